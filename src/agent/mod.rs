@@ -1,0 +1,1 @@
+//! The supervisor beside each node: interception, faults, files, relay.

@@ -1,0 +1,106 @@
+//! What knows one node family, in three parts: its files and command, its RPC shapes, its stores.
+//!
+//! A new family is a new file or folder here and one arm in `cli::chains`. Nothing in this module opens a
+//! connection or starts a process: effects are the engine's, the agent's and the run's.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::engine::{Binding, Build};
+use crate::plan::{NodePlan, Plan};
+use crate::timeline::{Hashes, Heights, Layout, Status};
+
+/// Files and command of one node, ready to be put into its home.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeFiles {
+    /// Path below home → contents.
+    pub files: BTreeMap<String, FileContents>,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Environment, complete.
+    pub env: BTreeMap<String, String>,
+}
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileContents {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Permission bits.
+    pub mode: u32,
+}
+
+/// A chain built off-line, made once and cached by `key`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fixture {
+    /// Digest over all that the chain depends on: genesis, keys, blocks, transactions, format.
+    pub key: String,
+    /// Files that the command needs, relative to its working folder.
+    pub files: BTreeMap<String, FileContents>,
+    /// Program and arguments, run in an empty folder; makes `data/` there.
+    pub command: Vec<String>,
+    /// Where `data/` goes below a node's home.
+    pub into: String,
+}
+
+/// A family could not do what the plan asks, or a node's answer or file makes no sense to it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ChainError(pub String);
+
+/// One node family.
+pub trait Chain: Send + Sync {
+    /// What a node of this plan is made from.
+    fn build(&self, plan: &Plan, node: &NodePlan) -> Build;
+
+    /// The node's stores, the order of one flush, and how its output is read.
+    fn layout(&self, plan: &Plan, node: &NodePlan) -> Layout;
+
+    /// Files and command. Pure: the same plan and binding give the same bytes.
+    fn render(&self, plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<NodeFiles, ChainError>;
+
+    /// The chain to start from, where the plan asks for built blocks.
+    fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError>;
+
+    /// The RPC shapes.
+    fn rpc(&self) -> &dyn Rpc;
+
+    /// Paths below home that [`Chain::stored_heights`] reads; empty where heights cannot be read off-line.
+    fn stored_paths(&self) -> Vec<String>;
+
+    /// The three heights in a copy of these paths, made while the node was down.
+    fn stored_heights(&self, copy: &Path) -> Result<Heights, ChainError>;
+
+    /// The n-th transaction of the load, `size` bytes where the kind allows it.
+    fn transaction(&self, plan: &Plan, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError>;
+}
+
+/// How one family's RPC is asked and read. Requests are paths with query, answered through the agent's relay.
+pub trait Rpc: Send + Sync {
+    /// Distance between a block and the header that carries the app hash after it: 1, or 0 for Tenderdash.
+    fn app_hash_offset(&self) -> u64;
+
+    /// The request for a status.
+    fn status_request(&self) -> String;
+
+    /// Its answer; heights as text or numbers, hashes normalised to lower-case hex.
+    fn status(&self, body: &[u8]) -> Result<Status, ChainError>;
+
+    /// The request for the number of peers.
+    fn peers_request(&self) -> String;
+
+    /// Its answer.
+    fn peers(&self, body: &[u8]) -> Result<u32, ChainError>;
+
+    /// The request for block ids and app hashes from `first` to at most `last`.
+    fn hashes_request(&self, first: u64, last: u64) -> String;
+
+    /// Its answer, in height order; may be shorter than asked for.
+    fn hashes(&self, body: &[u8]) -> Result<Hashes, ChainError>;
+
+    /// The request that submits a transaction.
+    fn submit_request(&self, transaction: &[u8]) -> String;
+
+    /// Whether the answer says that it was taken.
+    fn submitted(&self, body: &[u8]) -> bool;
+}

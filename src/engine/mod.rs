@@ -1,0 +1,154 @@
+//! What runs nodes. An engine promises only "this image with the agent as first process, reachable by a byte stream":
+//! no upload, no exec, no fixed ports, so that processes, containers, services and pods all fit.
+//!
+//! A new engine is a new folder here and one line in `cli::engines`.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A connection to an agent.
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
+
+/// What an engine can do here and now; the plan is checked against it before anything is created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// Engine name as in `--engine`.
+    pub name: String,
+    /// Largest number of nodes in one run.
+    pub nodes_max: usize,
+    /// A build may be an image reference.
+    pub images: bool,
+    /// A build may be a plain binary of this machine.
+    pub binaries: bool,
+}
+
+/// What a node is made from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Build {
+    /// midflush's own binary, for the reference node.
+    Own,
+    /// A binary on this machine, with files that it needs beside it.
+    Binary {
+        /// Absolute path of the program.
+        path: PathBuf,
+    },
+    /// A container image that the engine already has.
+    Image {
+        /// Reference, such as `cometbft:v0.38.17`.
+        reference: String,
+    },
+}
+
+/// A build made ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// The program as the node's machine sees it, or the image's own entry point and command.
+    pub program: Vec<String>,
+    /// SHA-256 of the binary or image, lower-case hex.
+    pub digest: String,
+}
+
+/// One node to launch: agent only, the node itself starts later.
+#[derive(Clone, Debug)]
+pub struct LaunchNode {
+    /// Node name, unique in the run.
+    pub name: String,
+    /// Its build.
+    pub build: Build,
+}
+
+/// One run to launch.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Run id; everything created is labelled with it.
+    pub run: String,
+    /// Token that every agent demands.
+    pub token: String,
+    /// The nodes, in plan order.
+    pub nodes: Vec<LaunchNode>,
+}
+
+/// Where everything of a run lives: what only the machine knows. Recorded in the run folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding {
+    /// Engine name.
+    pub engine: String,
+    /// By node name, in plan order.
+    pub nodes: BTreeMap<String, NodeBinding>,
+}
+
+/// Where one node lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeBinding {
+    /// The address that the node listens on and its peers dial. Never a wildcard: a wildcard clashes with specific binds.
+    pub ip: IpAddr,
+    /// Port for peers.
+    pub p2p_port: u16,
+    /// Port for RPC.
+    pub rpc_port: u16,
+    /// Port for metrics.
+    pub metrics_port: u16,
+    /// The node's home as the node sees it, absolute.
+    pub home: PathBuf,
+    /// The program, as made ready.
+    pub program: Vec<String>,
+    /// Where it is, for people: `127.80.3.1`, `container midflush-r17-val-1`.
+    pub place: String,
+}
+
+/// Something that an engine found with a run's label.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// `container`, `network`, `volume`, `process`, `folder`.
+    pub kind: String,
+    /// Its name or id.
+    pub id: String,
+    /// The run that it belongs to.
+    pub run: String,
+    /// Whether the controller that owns the run is alive.
+    pub owner_alive: bool,
+}
+
+/// An engine failed. Never a fault of a node.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}{}", .mend.as_deref().map(|m| format!("; {m}")).unwrap_or_default())]
+pub struct EngineError {
+    /// Sentence fragment that reads after "failed to".
+    pub what: String,
+    /// What to do about it.
+    pub mend: Option<String>,
+    /// Underlying cause.
+    #[source]
+    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Runs agents, each of which runs one node.
+#[async_trait::async_trait]
+pub trait Engine: Send + Sync {
+    /// What this engine can do here.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Makes builds ready (images with the agent in them) and says what each became.
+    async fn prepare(&self, builds: &[Build]) -> Result<BTreeMap<Build, Prepared>, EngineError>;
+
+    /// Starts one agent a node and waits until each can be dialled. On an error nothing is left behind.
+    async fn launch(&self, launch: &Launch) -> Result<Binding, EngineError>;
+
+    /// A new byte stream to the agent of a node.
+    async fn dial(&self, run: &str, node: &str) -> Result<Box<dyn ByteStream>, EngineError>;
+
+    /// What the agent itself printed, for diagnosing the tool.
+    async fn logs(&self, run: &str, node: &str) -> Result<String, EngineError>;
+
+    /// Everything on this machine that carries a midflush label.
+    async fn list(&self) -> Result<Vec<Found>, EngineError>;
+
+    /// Removes everything of a run and goes on after an error; what could not be removed is in the error.
+    async fn remove(&self, run: &str) -> Result<Vec<Found>, EngineError>;
+}

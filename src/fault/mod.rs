@@ -1,0 +1,1 @@
+//! Trigger and action become a schedule.

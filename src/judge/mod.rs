@@ -1,0 +1,1 @@
+//! Timeline to findings to verdict; pure.

@@ -1,0 +1,5 @@
+//! The command `midflush`.
+
+fn main() -> std::process::ExitCode {
+    midflush::cli::main()
+}

@@ -1,0 +1,1 @@
+//! The reference node: consensus, block sync, stores, application, RPC.

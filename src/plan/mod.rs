@@ -1,0 +1,161 @@
+//! The topology made concrete by a seed. A pure function of (topology, seed): the same bytes twice.
+//! Endpoints stay symbolic; addresses and ports belong to the engine's binding.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::agent_client::protocol::Latency;
+use crate::timeline::{Expect, FaultSetup, Role};
+
+/// Everything that a run does, apart from what only the machine knows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Topology name.
+    pub name: String,
+    /// The seed that made it.
+    pub seed: u64,
+    /// Chain id.
+    pub chain_id: String,
+    /// First height.
+    pub initial_height: u64,
+    /// Blocks built before the first start.
+    pub built_blocks: u64,
+    /// Genesis time, RFC 3339; drawn from the seed, not from the clock.
+    pub genesis_time: String,
+    /// The node family with its options.
+    pub chain: ChainPlan,
+    /// Nodes in order.
+    pub nodes: Vec<NodePlan>,
+    /// Transactions to send.
+    pub load: Option<LoadPlan>,
+    /// Faults, one entry an occurrence.
+    pub faults: Vec<FaultPlan>,
+    /// What must hold.
+    pub expect: Expect,
+}
+
+/// The family and its options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChainPlan {
+    /// The built-in reference node.
+    Reference(ReferencePlan),
+    /// CometBFT with a built-in application.
+    Cometbft(CometbftPlan),
+}
+
+/// Options of the reference chain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReferencePlan {
+    /// Time between blocks in milliseconds.
+    pub block_time_ms: u64,
+    /// Height at which every node halts.
+    pub halt_height: Option<u64>,
+    /// Further options, handed to the node's configuration as they are, such as `verify_window` or `checkpoint_every`.
+    pub options: BTreeMap<String, serde_json::Value>,
+}
+
+/// Options of a CometBFT chain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CometbftPlan {
+    /// Value of `--proxy_app`: `persistent_kvstore`.
+    pub app: String,
+    /// `goleveldb` or `pebbledb`.
+    pub database: String,
+    /// `timeout_commit` in milliseconds.
+    pub block_time_ms: u64,
+    /// Program on this machine or image reference.
+    pub build: BuildPlan,
+}
+
+/// What a node of a family other than ours is made from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BuildPlan {
+    /// Path of a program.
+    Binary(String),
+    /// Image reference.
+    Image(String),
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodePlan {
+    /// `val-1`.
+    pub name: String,
+    /// `val`.
+    pub group: String,
+    /// Its role.
+    pub role: Role,
+    /// Voting power; 0 for a full node.
+    pub power: u64,
+    /// 32 bytes of key material as hex; each family derives its keys from it.
+    pub key_seed: String,
+    /// When it first starts.
+    pub start: StartAt,
+    /// Storage discipline: `per-block`, `single-flush`, `deferred`, `no-sync`; `None` for other families.
+    pub storage: Option<String>,
+    /// Names of the nodes that it dials, in plan order.
+    pub peers: Vec<String>,
+    /// Injected latency by store; `*` is every store.
+    pub sync_latency: IndexMap<String, Latency>,
+    /// Options for this node alone, handed to its configuration as they are.
+    pub options: BTreeMap<String, serde_json::Value>,
+}
+
+/// When a node first starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartAt {
+    /// With the run.
+    Run,
+    /// Milliseconds after the first validators answered.
+    AfterMs(u64),
+    /// When the chain is at this height.
+    Height(u64),
+}
+
+/// Transactions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadPlan {
+    /// Transactions a second over the whole network.
+    pub rate: f64,
+    /// Size of one in bytes.
+    pub size: usize,
+    /// Kinds with their weights, such as `set` → 1.
+    pub kinds: IndexMap<String, u32>,
+    /// Seed of the stream.
+    pub seed: u64,
+}
+
+/// One occurrence of a fault: when, what, to whom, and how it ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FaultPlan {
+    /// What the judge and the report are told.
+    pub setup: FaultSetup,
+    /// When it fires.
+    pub trigger: Trigger,
+    /// How long a pause lasts, or how long the node stays down.
+    pub down_ms: u64,
+}
+
+/// When a fault fires.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// At the address in `setup.asked`, armed as soon as the node runs and no earlier fault holds it.
+    Address,
+    /// When the chain is at this height.
+    Height(u64),
+    /// Milliseconds after the first validators answered.
+    AtMs(u64),
+    /// Milliseconds after another fault's node was given back.
+    After {
+        /// The other fault.
+        fault: String,
+        /// Milliseconds.
+        ms: u64,
+    },
+}

@@ -1,0 +1,1 @@
+//! Run folders and the SQLite index over them.

@@ -1,0 +1,14 @@
+//! The append-only record of everything seen in a run; the only input of judge, report and page.
+//!
+//! Only types live here, and how a line is written and read. The dispatcher in `run` is the only writer.
+
+mod address;
+mod event;
+mod layout;
+
+pub use address::{Address, HeightRange, HeightSource, Heights, Landed, Mode, Phase, StoreProgress, WriteAt};
+pub use event::{
+    Event, Exit, ExitCause, Expect, FaultId, FaultKind, FaultSetup, Hashes, NodeEvent, NodeSetup, Record, Role,
+    RunStarted, Setup, Status, SyncLatency, Tally, Tier, VERSION,
+};
+pub use layout::{Commit, HeightKind, HeightMark, Layout, LogMark, LogMeaning, Store};

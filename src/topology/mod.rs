@@ -1,0 +1,1 @@
+//! YAML to checked types, with diagnostics that name the place and the mend.
