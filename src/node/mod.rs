@@ -1,1 +1,3 @@
 //! The reference node: consensus, block sync, stores, application, RPC.
+
+pub mod crypto;
