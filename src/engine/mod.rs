@@ -52,6 +52,9 @@ pub struct Prepared {
     pub program: Vec<String>,
     /// SHA-256 of the binary or image, lower-case hex.
     pub digest: String,
+    /// Environment that the image sets for its program; empty for a plain binary.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
 }
 
 /// One node to launch: agent only, the node itself starts later.
@@ -98,34 +101,71 @@ pub struct NodeBinding {
     pub home: PathBuf,
     /// The program, as made ready.
     pub program: Vec<String>,
+    /// Environment that comes with the program; the chain's own is laid over it.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
     /// Where it is, for people: `127.80.3.1`, `container midflush-r17-val-1`.
     pub place: String,
 }
 
-/// Something that an engine found with a run's label.
+/// Something that an engine found with a midflush label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// `container`, `network`, `volume`, `process`, `folder`.
     pub kind: String,
     /// Its name or id.
     pub id: String,
-    /// The run that it belongs to.
-    pub run: String,
+    /// The run that it belongs to; `None` is a label that cannot be read.
+    pub run: Option<String>,
     /// Whether the controller that owns the run is alive.
-    pub owner_alive: bool,
+    pub owner: OwnerState,
+    /// What else hangs on it and is not of this run: containers of somebody else on the network.
+    pub foreign: Vec<String>,
+}
+
+/// What is known of the controller that owns something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OwnerState {
+    /// It runs.
+    Alive,
+    /// It is gone for certain: its process or its boot is over.
+    Dead,
+    /// It cannot be seen from here: another host, another process namespace, or a label that cannot be read.
+    Unknown,
 }
 
 /// An engine failed. Never a fault of a node.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}{}", .mend.as_deref().map(|m| format!("; {m}")).unwrap_or_default())]
+#[error("{what}{}{}",
+    .cause.as_ref().map(|c| format!(": {c}")).unwrap_or_default(),
+    .mend.as_deref().map(|m| format!("; {m}")).unwrap_or_default())]
 pub struct EngineError {
     /// Sentence fragment that reads after "failed to".
     pub what: String,
     /// What to do about it.
     pub mend: Option<String>,
-    /// Underlying cause.
-    #[source]
-    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    /// Underlying cause, part of the displayed text.
+    pub cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl EngineError {
+    /// An error without a cause in another library.
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), mend: None, cause: None }
+    }
+
+    /// Adds the underlying cause.
+    pub(crate) fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// Adds what the user can do.
+    pub(crate) fn mend(mut self, mend: impl Into<String>) -> Self {
+        self.mend = Some(mend.into());
+        self
+    }
 }
 
 /// Runs agents, each of which runs one node.
