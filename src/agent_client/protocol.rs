@@ -21,6 +21,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::timeline::{Address, FaultId, Layout, NodeEvent, Tier};
 
+/// Marks an answer as the node's own. Without it, the agent could not reach the node's RPC.
+pub const RELAYED: &str = "x-midflush-relayed";
+
+/// Body of every answer that is not a success.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Why, in words.
+    pub error: String,
+}
+
 /// What an agent is and what its machine can do, asked before the run starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
