@@ -3,12 +3,20 @@
 //! A new family is a new file or folder here and one arm in `cli::chains`. Nothing in this module opens a
 //! connection or starts a process: effects are the engine's, the agent's and the run's.
 
+pub mod cometbft;
+mod marks;
+mod rpc;
+#[cfg(test)]
+mod sample;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::engine::{Binding, Build};
 use crate::plan::{NodePlan, Plan};
 use crate::timeline::{Hashes, Heights, Layout, Status};
+
+pub use rpc::CometShapes;
 
 /// Files and command of one node, ready to be put into its home.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +55,24 @@ pub struct Fixture {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ChainError(pub String);
+
+impl ChainError {
+    fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
+impl FileContents {
+    /// A file that everybody may read.
+    fn plain(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { bytes: bytes.into(), mode: 0o644 }
+    }
+
+    /// A file with a secret.
+    fn secret(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { bytes: bytes.into(), mode: 0o600 }
+    }
+}
 
 /// One node family.
 pub trait Chain: Send + Sync {

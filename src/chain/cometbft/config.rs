@@ -1,0 +1,156 @@
+//! `config.toml` of a CometBFT 0.38 node: every setting that a testnet on one machine depends on is written out;
+//! what is left out keeps the node's default.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+/// What differs between nodes and plans.
+pub(super) struct Settings<'a> {
+    /// Node name.
+    pub(super) moniker: &'a str,
+    /// `goleveldb` or `pebbledb`.
+    pub(super) database: &'a str,
+    /// Time between blocks in milliseconds.
+    pub(super) block_time_ms: u64,
+    /// Where peers dial.
+    pub(super) p2p: SocketAddr,
+    /// Where RPC answers.
+    pub(super) rpc: SocketAddr,
+    /// Where metrics are scraped.
+    pub(super) metrics: SocketAddr,
+    /// `id@address` of each node that this one dials.
+    pub(super) peers: &'a [String],
+    /// Nodes in the whole network.
+    pub(super) nodes: usize,
+}
+
+/// The file.
+pub(super) fn render(settings: &Settings<'_>) -> String {
+    let mut out = String::new();
+    base(&mut out, settings);
+    p2p(&mut out, settings);
+    consensus(&mut out, settings);
+    let metrics = settings.metrics;
+    section(&mut out, "storage", &[("discard_abci_responses", "false".to_owned())]);
+    section(&mut out, "tx_index", &[("indexer", text("kv"))]);
+    section(
+        &mut out,
+        "instrumentation",
+        &[("prometheus", "true".to_owned()), ("prometheus_listen_addr", text(&metrics.to_string()))],
+    );
+    out
+}
+
+fn base(out: &mut String, settings: &Settings<'_>) {
+    let top = [
+        ("moniker", text(settings.moniker)),
+        ("db_backend", text(settings.database)),
+        ("db_dir", text("data")),
+        // The marks of the layout are lines of level info in this format.
+        ("log_level", text("info")),
+        ("log_format", text("plain")),
+        ("genesis_file", text("config/genesis.json")),
+        ("priv_validator_key_file", text("config/priv_validator_key.json")),
+        ("priv_validator_state_file", text("data/priv_validator_state.json")),
+        ("node_key_file", text("config/node_key.json")),
+        ("abci", text("socket")),
+        ("filter_peers", "false".to_owned()),
+    ];
+    keys(out, &top);
+    section(
+        out,
+        "rpc",
+        &[
+            ("laddr", text(&format!("tcp://{}", settings.rpc))),
+            ("unsafe", "false".to_owned()),
+            ("grpc_laddr", text("")),
+            ("pprof_laddr", text("")),
+        ],
+    );
+}
+
+fn p2p(out: &mut String, settings: &Settings<'_>) {
+    section(
+        out,
+        "p2p",
+        &[
+            ("laddr", text(&format!("tcp://{}", settings.p2p))),
+            ("external_address", text(&settings.p2p.to_string())),
+            ("persistent_peers", text(&settings.peers.join(","))),
+            // On loopback every dialler that does not bind appears as 127.0.0.1, so several peers share an address,
+            // and no such address would be taken into a strict book.
+            ("addr_book_strict", "false".to_owned()),
+            ("allow_duplicate_ip", "true".to_owned()),
+            ("pex", "false".to_owned()),
+            ("max_num_inbound_peers", settings.nodes.max(40).to_string()),
+            ("max_num_outbound_peers", settings.nodes.max(10).to_string()),
+            // A node that was away is dialled again soon, not after an exponential wait.
+            ("persistent_peers_max_dial_period", text("1s")),
+            ("flush_throttle_timeout", text("10ms")),
+            ("dial_timeout", text("1s")),
+            ("handshake_timeout", text("5s")),
+        ],
+    );
+    section(out, "mempool", &[("size", "20000".to_owned()), ("cache_size", "40000".to_owned())]);
+    section(out, "statesync", &[("enable", "false".to_owned())]);
+}
+
+fn consensus(out: &mut String, settings: &Settings<'_>) {
+    let gossip_ms = (settings.block_time_ms / 10).clamp(5, 100);
+    section(
+        out,
+        "consensus",
+        &[
+            ("wal_file", text("data/cs.wal/wal")),
+            // A killed proposer costs its rounds this much: long enough for a busy machine, short enough for a test.
+            ("timeout_propose", text("1s")),
+            ("timeout_propose_delta", text("500ms")),
+            ("timeout_prevote", text("500ms")),
+            ("timeout_prevote_delta", text("250ms")),
+            ("timeout_precommit", text("500ms")),
+            ("timeout_precommit_delta", text("250ms")),
+            ("timeout_commit", text(&format!("{}ms", settings.block_time_ms))),
+            ("skip_timeout_commit", "false".to_owned()),
+            ("double_sign_check_height", "0".to_owned()),
+            ("create_empty_blocks", "true".to_owned()),
+            ("create_empty_blocks_interval", text("0s")),
+            ("peer_gossip_sleep_duration", text(&format!("{gossip_ms}ms"))),
+        ],
+    );
+}
+
+fn section(out: &mut String, name: &str, values: &[(&str, String)]) {
+    let _ = writeln!(out, "\n[{name}]");
+    keys(out, values);
+}
+
+fn keys(out: &mut String, values: &[(&str, String)]) {
+    for (key, value) in values {
+        let _ = writeln!(out, "{key} = {value}");
+    }
+}
+
+/// A TOML basic string.
+fn text(value: &str) -> String {
+    let mut quoted = String::with_capacity(value.len() + 2);
+    quoted.push('"');
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn text_cannot_break_out_of_its_quotes() {
+        assert_eq!(super::text("a\"\nb\\"), r#""a\"\u000Ab\\""#);
+    }
+}

@@ -1,0 +1,267 @@
+//! The RPC shapes of CometBFT, which the reference node speaks too.
+//!
+//! Answers are read leniently where nodes and versions are known to differ: with or without a JSON-RPC envelope,
+//! numbers as numbers or text, hashes in either case, `sync_info` as the command line spells it. They are read strictly
+//! where leniency would invent facts: an error object, a `null`, or a missing height is an error, never height 0.
+
+use serde_json::{Map, Value};
+
+use super::{ChainError, Rpc};
+use crate::timeline::{Hashes, Status};
+
+/// Most headers that `/blockchain` gives in one answer.
+const HEADERS_MAX: u64 = 20;
+
+/// Shapes of CometBFT 0.34 to 1.x: header H carries the app hash after H−1, hashes are hex.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CometShapes;
+
+impl Rpc for CometShapes {
+    fn app_hash_offset(&self) -> u64 {
+        1
+    }
+
+    fn status_request(&self) -> String {
+        "/status".to_owned()
+    }
+
+    fn status(&self, body: &[u8]) -> Result<Status, ChainError> {
+        let result = result(body)?;
+        let sync = either(&result, "sync_info", "SyncInfo")?;
+        let sync = object(sync, "sync_info")?;
+        let catching_up = match sync.get("catching_up") {
+            Some(Value::Bool(flag)) => *flag,
+            other => return Err(ChainError::new(format!("`catching_up` is no truth value: {}", brief(other)))),
+        };
+        Ok(Status {
+            height: number(sync, "latest_block_height")?,
+            catching_up,
+            peers: None,
+            app_hash: hash(sync, "latest_app_hash")?,
+        })
+    }
+
+    fn peers_request(&self) -> String {
+        "/net_info".to_owned()
+    }
+
+    fn peers(&self, body: &[u8]) -> Result<u32, ChainError> {
+        let peers = number(&result(body)?, "n_peers")?;
+        u32::try_from(peers).map_err(|_| ChainError::new(format!("`n_peers` is {peers}")))
+    }
+
+    fn hashes_request(&self, first: u64, last: u64) -> String {
+        let last = last.min(first.saturating_add(HEADERS_MAX - 1));
+        format!("/blockchain?minHeight={first}&maxHeight={last}")
+    }
+
+    fn hashes(&self, body: &[u8]) -> Result<Hashes, ChainError> {
+        let result = result(body)?;
+        let Some(Value::Array(metas)) = result.get("block_metas") else {
+            return Err(ChainError::new(format!("`block_metas` is no list: {}", brief(result.get("block_metas")))));
+        };
+        let mut blocks = metas.iter().map(block).collect::<Result<Vec<_>, _>>()?;
+        blocks.sort_by_key(|(height, ..)| *height);
+        let first =
+            blocks.first().map(|(height, ..)| *height).ok_or_else(|| ChainError::new("no block in the answer"))?;
+        for (expected, (height, ..)) in (first..).zip(&blocks) {
+            if *height != expected {
+                return Err(ChainError::new(format!("height {expected} is missing between {first} and {height}")));
+            }
+        }
+        Ok(Hashes { first, blocks: blocks.into_iter().map(|(_, id, app)| (id, app)).collect() })
+    }
+
+    fn submit_request(&self, transaction: &[u8]) -> String {
+        format!("/broadcast_tx_sync?tx=0x{}", hex::encode(transaction))
+    }
+
+    fn submitted(&self, body: &[u8]) -> bool {
+        result(body).and_then(|result| number(&result, "code")).is_ok_and(|code| code == 0)
+    }
+}
+
+/// Height, block id and app hash of one block's meta.
+fn block(meta: &Value) -> Result<(u64, String, String), ChainError> {
+    let meta = object(meta, "block_metas[]")?;
+    let header = object(field(meta, "header")?, "header")?;
+    let id = hash(object(field(meta, "block_id")?, "block_id")?, "hash")?;
+    let height = number(header, "height")?;
+    if id.is_empty() {
+        return Err(ChainError::new(format!("block {height} has no hash")));
+    }
+    Ok((height, id, hash(header, "app_hash")?))
+}
+
+/// What an answer says, out of its envelope where it has one.
+fn result(body: &[u8]) -> Result<Map<String, Value>, ChainError> {
+    let answer: Value = serde_json::from_slice(body)
+        .map_err(|e| ChainError::new(format!("the answer is no JSON ({e}): {}", text(body))))?;
+    let Value::Object(mut answer) = answer else {
+        return Err(ChainError::new(format!("the answer is no object: {}", brief(Some(&answer)))));
+    };
+    if let Some(error) = answer.get("error").filter(|e| !e.is_null()) {
+        return Err(node_error(error));
+    }
+    if answer.contains_key("code") && answer.contains_key("message") {
+        // An error without envelope, which Tenderdash sends with HTTP status 200.
+        return Err(node_error(&Value::Object(answer)));
+    }
+    match answer.remove("result") {
+        Some(Value::Object(result)) => Ok(result),
+        Some(other) => Err(ChainError::new(format!("the node has no such data: result {}", brief(Some(&other))))),
+        None if answer.contains_key("jsonrpc") => Err(ChainError::new("the answer has neither result nor error")),
+        None => Ok(answer),
+    }
+}
+
+fn node_error(error: &Value) -> ChainError {
+    let part = |name: &str| match error.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    let (message, data) = (part("message"), part("data"));
+    if message.is_empty() && data.is_empty() {
+        return ChainError::new(format!("the node answers with an error: {}", brief(Some(error))));
+    }
+    let between = if message.is_empty() || data.is_empty() { "" } else { ": " };
+    ChainError::new(format!("the node answers: {message}{between}{data}"))
+}
+
+fn field<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a Value, ChainError> {
+    object.get(name).ok_or_else(|| ChainError::new(format!("`{name}` is missing")))
+}
+
+fn either<'a>(object: &'a Map<String, Value>, name: &str, other: &str) -> Result<&'a Value, ChainError> {
+    object.get(name).or_else(|| object.get(other)).ok_or_else(|| ChainError::new(format!("`{name}` is missing")))
+}
+
+fn object<'a>(value: &'a Value, name: &str) -> Result<&'a Map<String, Value>, ChainError> {
+    value.as_object().ok_or_else(|| ChainError::new(format!("`{name}` is no object: {}", brief(Some(value)))))
+}
+
+/// A number, or a number as text, which is how CometBFT writes 64-bit integers.
+fn number(object: &Map<String, Value>, name: &str) -> Result<u64, ChainError> {
+    let value = field(object, name)?;
+    let parsed = match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    parsed.ok_or_else(|| ChainError::new(format!("`{name}` is no height or count: {}", brief(Some(value)))))
+}
+
+/// A hash as lower-case hex; absent, `null` and empty text all mean that there is none.
+fn hash(object: &Map<String, Value>, name: &str) -> Result<String, ChainError> {
+    match object.get(name) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) if text.len() % 2 == 0 && text.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            Ok(text.to_ascii_lowercase())
+        }
+        other => Err(ChainError::new(format!("`{name}` is no hash in hex: {}", brief(other)))),
+    }
+}
+
+/// At most 80 characters of a value, for messages.
+fn brief(value: Option<&Value>) -> String {
+    value.map_or_else(|| "absent".to_owned(), |value| text(value.to_string().as_bytes()))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/recordings/cometbft-0.38/");
+
+    fn recorded(name: &str) -> Vec<u8> {
+        std::fs::read(format!("{RECORDED}{name}.json")).expect("a recording")
+    }
+
+    #[test]
+    fn reads_the_answers_of_a_live_node() {
+        let status = CometShapes.status(&recorded("status")).expect("a status");
+        assert_eq!((status.height, status.catching_up), (12, false));
+        assert_eq!(status.app_hash, "0600000000000000");
+        assert_eq!(CometShapes.peers(&recorded("net_info")).expect("peers"), 3);
+        let hashes = CometShapes.hashes(&recorded("blockchain")).expect("hashes");
+        assert_eq!((hashes.first, hashes.blocks.len()), (9, 3));
+        assert!(hashes.blocks.iter().all(|(id, app)| id.len() == 64 && app.len() == 16));
+        assert_eq!(hashes.blocks[2].1, "0600000000000000");
+        assert!(CometShapes.submitted(&recorded("broadcast_tx_sync")));
+        assert!(!CometShapes.submitted(&recorded("broadcast_tx_sync_refused")));
+        assert!(!CometShapes.submitted(&recorded("broadcast_tx_sync_known")));
+    }
+
+    #[test]
+    fn a_height_that_is_not_there_is_an_error_with_the_nodes_words() {
+        let error = CometShapes.hashes(&recorded("blockchain_too_high")).expect_err("an error");
+        assert!(error.0.contains("can't be greater than max height"), "{error}");
+    }
+
+    #[test]
+    fn a_fresh_node_has_height_nought_and_no_hash() {
+        let body = br#"{"jsonrpc":"2.0","id":-1,"result":{"sync_info":{"latest_block_hash":"","latest_app_hash":"",
+            "latest_block_height":"0","latest_block_time":"1970-01-01T00:00:00Z","catching_up":true}}}"#;
+        let status = CometShapes.status(body).expect("a status");
+        assert_eq!(status, Status { height: 0, catching_up: true, peers: None, app_hash: String::new() });
+    }
+
+    #[test]
+    fn spelling_of_the_command_line_and_plain_numbers() {
+        let body = br#"{"NodeInfo":{"network":"n"},"SyncInfo":{"latest_block_height":3310,
+            "latest_app_hash":"8C099E25","catching_up":false}}"#;
+        let status = CometShapes.status(body).expect("a status");
+        assert_eq!((status.height, status.app_hash.as_str()), (3310, "8c099e25"));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_never_height_nought() {
+        let bodies: [&[u8]; 8] = [
+            br#"{"jsonrpc":"2.0","id":-1,"result":null}"#,
+            br#"{"code":-32603,"message":"Internal error","data":"asked height 50, have 7"}"#,
+            br#"{"jsonrpc":"2.0","id":-1,"error":{"code":-32603,"message":"Internal error","data":"x"}}"#,
+            br#"{"jsonrpc":"2.0","id":-1,"result":{}}"#,
+            br#"{"jsonrpc":"2.0","id":-1,"result":{"sync_info":{"latest_block_height":"-3","catching_up":true}}}"#,
+            br#"{"jsonrpc":"2.0","id":-1}"#,
+            b"404 page not found",
+            b"[]",
+        ];
+        for body in bodies {
+            assert!(CometShapes.status(body).is_err(), "{}", text(body));
+            assert!(CometShapes.hashes(body).is_err(), "{}", text(body));
+            assert!(CometShapes.peers(body).is_err(), "{}", text(body));
+            assert!(!CometShapes.submitted(body), "{}", text(body));
+        }
+    }
+
+    #[test]
+    fn headers_come_in_height_order_without_gaps_or_not_at_all() {
+        let meta = |height: u64| {
+            format!(r#"{{"block_id":{{"hash":"AB{height:02}"}},"header":{{"height":"{height}","app_hash":"CD"}}}}"#)
+        };
+        let body = |heights: &[u64]| {
+            format!(
+                r#"{{"result":{{"block_metas":[{}]}}}}"#,
+                heights.iter().map(|h| meta(*h)).collect::<Vec<_>>().join(",")
+            )
+        };
+        let hashes = CometShapes.hashes(body(&[9, 8, 7]).as_bytes()).expect("hashes");
+        assert_eq!(hashes.first, 7);
+        assert_eq!(hashes.blocks[0], ("ab07".to_owned(), "cd".to_owned()));
+        assert!(CometShapes.hashes(body(&[9, 7]).as_bytes()).is_err());
+        assert!(CometShapes.hashes(body(&[]).as_bytes()).is_err());
+        assert!(CometShapes.hashes(body(&[7, 7]).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn requests() {
+        assert_eq!(CometShapes.hashes_request(5, 500), "/blockchain?minHeight=5&maxHeight=24");
+        assert_eq!(CometShapes.hashes_request(5, 7), "/blockchain?minHeight=5&maxHeight=7");
+        assert_eq!(CometShapes.submit_request(b"a=b"), "/broadcast_tx_sync?tx=0x613d62");
+    }
+}
