@@ -56,6 +56,7 @@ pub(crate) fn binding(plan: &Plan, program: &str) -> Binding {
             metrics_port: 26660,
             home: format!("/run/sample/{}", node.name).into(),
             program: vec![program.to_owned()],
+            env: BTreeMap::new(),
             place: format!("127.80.3.{}", i + 1),
         };
         (node.name.clone(), place)

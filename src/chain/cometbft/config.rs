@@ -60,12 +60,7 @@ fn base(out: &mut String, settings: &Settings<'_>) {
     section(
         out,
         "rpc",
-        &[
-            ("laddr", text(&format!("tcp://{}", settings.rpc))),
-            ("unsafe", "false".to_owned()),
-            ("grpc_laddr", text("")),
-            ("pprof_laddr", text("")),
-        ],
+        &[("laddr", text(&format!("tcp://{}", settings.rpc))), ("grpc_laddr", text("")), ("pprof_laddr", text(""))],
     );
 }
 

@@ -67,7 +67,9 @@ impl Chain for Cometbft {
         let home = place.home.to_string_lossy().into_owned();
         let mut command = place.program.clone();
         command.extend(["start", "--home", &home, "--proxy_app", &options.app].map(str::to_owned));
-        Ok(NodeFiles { files, command, env: BTreeMap::from([("HOME".to_owned(), home)]) })
+        let mut env = place.env.clone();
+        env.insert("HOME".to_owned(), home);
+        Ok(NodeFiles { files, command, env })
     }
 
     fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError> {
