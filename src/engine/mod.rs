@@ -3,6 +3,13 @@
 //!
 //! A new engine is a new folder here and one line in `cli::engines`.
 
+mod binary;
+pub mod docker;
+pub mod leftovers;
+mod owner;
+#[cfg(target_os = "linux")]
+pub mod process;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -191,4 +198,31 @@ pub trait Engine: Send + Sync {
 
     /// Removes everything of a run and goes on after an error; what could not be removed is in the error.
     async fn remove(&self, run: &str) -> Result<Vec<Found>, EngineError>;
+}
+
+/// Checks what becomes part of paths, arguments and labels, and the number of nodes.
+fn check_names(launch: &Launch, nodes_max: usize) -> Result<(), EngineError> {
+    if launch.nodes.is_empty() || launch.nodes.len() > nodes_max {
+        return Err(EngineError::new(format!(
+            "launch {} nodes: one run of this engine has 1 to {nodes_max}",
+            launch.nodes.len()
+        )));
+    }
+    let names = launch.nodes.iter().map(|node| node.name.as_str());
+    if let Some(bad) = std::iter::once(launch.run.as_str()).chain(names).find(|name| !is_plain_name(name)) {
+        return Err(EngineError::new(format!("use the name {bad:?}"))
+            .mend("use at most 60 letters, digits, `-`, `_` or `.`, with a letter or digit first"));
+    }
+    let mut names: Vec<&str> = launch.nodes.iter().map(|node| node.name.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(EngineError::new(format!("launch two nodes named {}", pair[0]))),
+        None => Ok(()),
+    }
+}
+
+fn is_plain_name(name: &str) -> bool {
+    name.len() <= 60
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        && name.chars().next().is_some_and(|c| c.is_ascii_alphanumeric())
 }

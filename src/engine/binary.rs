@@ -1,0 +1,178 @@
+//! Programs on this machine: whether they can run where they are to run, and what they are made of.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::EngineError;
+
+/// Processor families that an engine may meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Machine {
+    /// x86-64, Docker's `amd64`.
+    X86_64,
+    /// AArch64, Docker's `arm64`.
+    Aarch64,
+    /// Anything else, by its ELF number.
+    Other(u16),
+}
+
+impl Machine {
+    /// The machine that this binary was built for.
+    pub(crate) fn here() -> Self {
+        if cfg!(target_arch = "x86_64") { Self::X86_64 } else { Self::Aarch64 }
+    }
+
+    /// The family by Docker's name, or the kernel's.
+    pub(crate) fn from_docker(name: &str) -> Option<Self> {
+        match name {
+            "amd64" | "x86_64" => Some(Self::X86_64),
+            "arm64" | "aarch64" => Some(Self::Aarch64),
+            _ => None,
+        }
+    }
+
+    /// The family's name in Docker.
+    pub(crate) fn docker_name(self) -> &'static str {
+        match self {
+            Self::X86_64 => "amd64",
+            Self::Aarch64 => "arm64",
+            Self::Other(_) => "an unknown architecture",
+        }
+    }
+}
+
+/// What a program file says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Elf {
+    /// Processor family.
+    pub machine: Machine,
+    /// It asks for a dynamic loader, which an empty image does not have.
+    pub dynamic: bool,
+}
+
+/// Checks that `path` is an executable Linux program for `machine`.
+pub(crate) fn check(path: &Path, machine: Machine) -> Result<Elf, EngineError> {
+    let shown = path.display();
+    let file = File::open(path).map_err(|e| {
+        EngineError::new(format!("open the program {shown}")).because(e).mend("give the path of an existing binary")
+    })?;
+    let data = file.metadata().map_err(|e| EngineError::new(format!("look at the program {shown}")).because(e))?;
+    if !data.is_file() {
+        return Err(EngineError::new(format!("use {shown} as a program: it is not a file")));
+    }
+    if data.permissions().mode() & 0o111 == 0 {
+        return Err(EngineError::new(format!("use {shown} as a program: it is not executable"))
+            .mend(format!("run `chmod +x {shown}`")));
+    }
+    let elf = parse(file).map_err(|why| {
+        EngineError::new(format!("use {shown} as a program: {why}"))
+            .mend("give a Linux binary, not a script or a wrapper")
+    })?;
+    if elf.machine != machine {
+        return Err(EngineError::new(format!(
+            "use {shown} as a program: it is built for {}, the nodes run on {}",
+            elf.machine.docker_name(),
+            machine.docker_name()
+        ))
+        .mend("give a binary of that architecture"));
+    }
+    Ok(elf)
+}
+
+/// SHA-256 of a file, lower-case hex.
+pub(crate) fn digest(path: &Path) -> Result<String, EngineError> {
+    let failed = |e| EngineError::new(format!("read {}", path.display())).because(e);
+    let mut file = File::open(path).map_err(failed)?;
+    let mut hash = Sha256::new();
+    let mut block = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut block).map_err(failed)? {
+            0 => return Ok(hex::encode(hash.finalize())),
+            n => hash.update(&block[..n]),
+        }
+    }
+}
+
+const PT_INTERP: u32 = 3;
+
+/// Reads the header of a 64-bit little-endian ELF file; both supported processors are that.
+fn parse(mut file: impl Read + Seek) -> Result<Elf, String> {
+    let mut header = [0u8; 64];
+    file.read_exact(&mut header).map_err(|_| "it is too short for a program".to_owned())?;
+    if header[..4] != *b"\x7fELF" {
+        return Err("it is no ELF program".to_owned());
+    }
+    if header[4] != 2 || header[5] != 1 {
+        return Err("it is no 64-bit little-endian program".to_owned());
+    }
+    let word = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+    let machine = match word(18) {
+        62 => Machine::X86_64,
+        183 => Machine::Aarch64,
+        other => Machine::Other(other),
+    };
+    let table = u64::from_le_bytes(header[32..40].try_into().expect("eight bytes"));
+    let (size, count) = (word(54), word(56));
+    let mut dynamic = false;
+    for index in 0..u64::from(count) {
+        let mut kind = [0u8; 4];
+        file.seek(SeekFrom::Start(table + index * u64::from(size)))
+            .and_then(|_| file.read_exact(&mut kind))
+            .map_err(|_| "its program headers are cut off".to_owned())?;
+        dynamic |= u32::from_le_bytes(kind) == PT_INTERP;
+    }
+    Ok(Elf { machine, dynamic })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    #[test]
+    fn this_test_is_a_program_of_this_machine() {
+        let exe = std::env::current_exe().unwrap();
+        assert_eq!(check(&exe, Machine::here()).unwrap().machine, Machine::here());
+        let other = if Machine::here() == Machine::X86_64 { Machine::Aarch64 } else { Machine::X86_64 };
+        let error = check(&exe, other).unwrap_err().to_string();
+        assert!(error.contains("is built for"), "{error}");
+    }
+
+    #[test]
+    fn scripts_missing_and_unexecutable_files_are_refused_with_the_mend() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("node");
+        assert!(check(&file, Machine::here()).unwrap_err().mend.is_some());
+        std::fs::write(&file, "#!/bin/sh\n".repeat(20)).unwrap();
+        assert!(check(&file, Machine::here()).unwrap_err().to_string().contains("chmod +x"));
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(check(&file, Machine::here()).unwrap_err().to_string().contains("no ELF"));
+    }
+
+    #[test]
+    fn a_program_with_a_loader_is_dynamic() {
+        let mut image = vec![0u8; 64 + 56];
+        image[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        image[18] = 62;
+        image[32] = 64;
+        image[54] = 56;
+        image[56] = 1;
+        image[64] = 1;
+        assert_eq!(parse(Cursor::new(&image)), Ok(Elf { machine: Machine::X86_64, dynamic: false }));
+        image[64] = 3;
+        assert_eq!(parse(Cursor::new(&image)), Ok(Elf { machine: Machine::X86_64, dynamic: true }));
+        assert!(parse(Cursor::new(&image[..80])).is_ok() && parse(Cursor::new(&image[..60])).is_err());
+    }
+
+    #[test]
+    fn digests_are_sha_256() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("abc");
+        std::fs::write(&file, "abc").unwrap();
+        assert!(digest(&file).unwrap().starts_with("ba7816bf8f01cfea"));
+    }
+}
