@@ -95,6 +95,8 @@ pub struct NodePlan {
     pub key_seed: String,
     /// When it first starts.
     pub start: StartAt,
+    /// Whether it holds the built blocks at its first start. Nodes that start later than the run begin empty.
+    pub holds_built: bool,
     /// Storage discipline: `per-block`, `single-flush`, `deferred`, `no-sync`; `None` for other families.
     pub storage: Option<String>,
     /// Names of the nodes that it dials, in plan order.
@@ -139,6 +141,8 @@ pub struct FaultPlan {
     pub trigger: Trigger,
     /// How long a pause lasts, or how long the node stays down.
     pub down_ms: u64,
+    /// How long it is waited for once it could land; then it counts as missed. In milliseconds.
+    pub give_up_ms: u64,
 }
 
 /// When a fault fires.
