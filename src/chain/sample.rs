@@ -39,6 +39,7 @@ fn node(index: usize, name: &str, role: Role) -> NodePlan {
         power: if role == Role::Validator { 10 } else { 0 },
         key_seed: hex::encode([u8::try_from(index + 1).expect("few nodes"); 32]),
         start: StartAt::Run,
+        holds_built: true,
         storage: None,
         peers: Vec::new(),
         sync_latency: IndexMap::new(),

@@ -43,6 +43,7 @@ fn plan(binary: &Path) -> Plan {
         power: if role == Role::Validator { 10 } else { 0 },
         key_seed: hex::encode([seed; 32]),
         start: StartAt::Run,
+        holds_built: true,
         storage: None,
         peers: validators.iter().filter(|v| *v != name).cloned().collect(),
         sync_latency: IndexMap::new(),
