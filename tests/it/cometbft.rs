@@ -27,8 +27,7 @@ fn binary() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join("cometbft")).find(|file| file.is_file()).unwrap_or_else(|| {
         panic!(
-            "no CometBFT 0.38 binary: set MIDFLUSH_COMETBFT, or `CGO_ENABLED=0 go install github.com/cometbft/cometbft/cmd/cometbft@v0.38.17` \
-             and put it on PATH"
+            "no CometBFT 0.38 binary: set MIDFLUSH_COMETBFT to what `images/cometbft/build --binary` prints, or put `cometbft` on PATH"
         )
     })
 }
