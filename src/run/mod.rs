@@ -1,1 +1,27 @@
-//! One experiment: prepare, launch, load, faults, settle; the dispatcher that writes the timeline.
+//! One experiment: prepare, launch, load, faults, settle, collect, stop.
+//!
+//! One dispatcher linearizes what every task has seen, is the only writer of the timeline, and holds the only state that
+//! decisions are taken from. Each node is owned by one unit, which talks to one agent; units, samplers and load tell the
+//! dispatcher what they saw and share nothing with each other.
+//!
+//! Concrete engines and chains come in as trait objects: this module names none.
+
+mod collect;
+mod dispatcher;
+mod error;
+mod experiment;
+mod fixture;
+mod load;
+mod progress;
+mod sampler;
+mod settle;
+mod setup;
+mod testnet;
+mod unit;
+
+pub use dispatcher::Observer;
+pub use error::RunError;
+pub use experiment::{Experiment, Facts, Outcome, run};
+pub use progress::{NodeProgress, Progress};
+pub use settle::{Settled, settled};
+pub use setup::setup;

@@ -1,0 +1,70 @@
+//! Why an experiment could not be carried out. All of these are the tool's own failures, never a node's.
+
+use std::path::PathBuf;
+
+use crate::agent_client::ClientError;
+use crate::chain::ChainError;
+use crate::engine::EngineError;
+use crate::results::ResultsError;
+
+/// An experiment failed before a verdict could be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The engine could not do its part.
+    #[error("failed to {doing}: {source}")]
+    Engine {
+        /// What it was to do.
+        doing: String,
+        /// The engine's words.
+        #[source]
+        source: EngineError,
+    },
+    /// An agent could not be reached or refused.
+    #[error("failed to {doing} through the agent of `{node}`: {source}")]
+    Agent {
+        /// The node.
+        node: String,
+        /// What it was to do.
+        doing: String,
+        /// The client's words.
+        #[source]
+        source: ClientError,
+    },
+    /// The chain family cannot do what the plan asks.
+    #[error("failed to make the files of `{node}`: {source}")]
+    Chain {
+        /// The node.
+        node: String,
+        /// The family's words.
+        #[source]
+        source: ChainError,
+    },
+    /// The run folder could not be written.
+    #[error("failed to write the results: {0}")]
+    Results(#[from] ResultsError),
+    /// The chain to start from could not be built.
+    #[error("failed to build the chain to start from in {}: {reason}", folder.display())]
+    Fixture {
+        /// Where it was built.
+        folder: PathBuf,
+        /// Why not, with the command's last lines.
+        reason: String,
+    },
+    /// The machine cannot do what the plan needs; found before any node starts.
+    #[error("this machine cannot aim faults at `{node}`: {reason}")]
+    CannotIntercept {
+        /// The node.
+        node: String,
+        /// Why not.
+        reason: String,
+    },
+    /// Files could not be packed for an agent.
+    #[error("failed to pack files for the agents: {what}")]
+    Archive {
+        /// Why not.
+        what: String,
+    },
+    /// The user stopped the run.
+    #[error("interrupted")]
+    Interrupted,
+}

@@ -1,0 +1,278 @@
+//! The phases of one experiment, in order, and the clean-up that follows however it ends.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::dispatcher::{Dispatcher, Observer, Told, Witness};
+use super::settle::Settled;
+use super::testnet::Testnet;
+use super::unit::{ORDERS, Order};
+use super::{RunError, collect, fixture, setup};
+use crate::chain::Chain;
+use crate::engine::{Build, Engine, Prepared};
+use crate::plan::Plan;
+use crate::results::RunFolder;
+use crate::timeline::{Event, RunStarted, VERSION};
+
+/// How long the final reading of hashes may take.
+const COLLECT_MAX: Duration = Duration::from_secs(60);
+
+/// The same after the user has asked to stop.
+const COLLECT_MAX_INTERRUPTED: Duration = Duration::from_secs(3);
+
+/// How long the removal of everything may take.
+const REMOVE_MAX: Duration = Duration::from_secs(60);
+
+/// The same after the user has asked to stop.
+const REMOVE_MAX_INTERRUPTED: Duration = Duration::from_secs(6);
+
+/// One experiment, ready to be carried out.
+pub struct Experiment {
+    /// What to do.
+    pub plan: Arc<Plan>,
+    /// The node family.
+    pub chain: Arc<dyn Chain>,
+    /// What runs the nodes.
+    pub engine: Arc<dyn Engine>,
+    /// Where the results go.
+    pub folder: Arc<RunFolder>,
+    /// What only the caller knows.
+    pub facts: Facts,
+    /// Where built chains are kept between runs.
+    pub cache: PathBuf,
+    /// Longest duration of the phase with faults and settling.
+    pub time_limit: Option<Duration>,
+    /// Leave the nodes running at the end.
+    pub keep: bool,
+}
+
+/// Facts for the first record.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Run id.
+    pub run: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// CPUs that may be used.
+    pub cpus: u32,
+    /// Wall clock at the start, RFC 3339.
+    pub started: String,
+    /// The command that runs it again.
+    pub again: String,
+    /// Secret that agents demand; never recorded.
+    pub token: String,
+}
+
+/// How an experiment ended. The verdict is the judge's and comes from the timeline.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The user stopped it.
+    pub interrupted: bool,
+    /// RPC addresses by node, for a run that is kept.
+    pub kept: BTreeMap<String, String>,
+}
+
+/// Carries it out. Everything created is removed on every way out, except with `keep` at the regular end.
+///
+/// `cancel` is the user's wish to stop. An error is returned only when the timeline could not be written; any other
+/// failure of the tool is in the timeline.
+pub async fn run(experiment: Experiment, observer: Observer, cancel: CancellationToken) -> Result<Outcome, RunError> {
+    let clock = Instant::now();
+    let writer = experiment.folder.timeline()?;
+    let (senders, orders) = order_channels(&experiment.plan);
+    let (dispatcher, witness, told, over) =
+        Dispatcher::new(Arc::clone(&experiment.plan), clock, writer, observer, senders);
+    let failed = CancellationToken::new();
+    let stop = cancel.child_token();
+    let mut phases = Phases { experiment, witness, clock, cancel, stop, over };
+    let dispatching = dispatcher.run(told, failed.clone());
+    let work = async {
+        let outcome = phases.all(orders, &failed).await;
+        drop(phases);
+        outcome
+    };
+    let (written, outcome) = tokio::join!(dispatching, work);
+    written.map(|()| outcome)
+}
+
+/// The experiment while it goes on.
+struct Phases {
+    experiment: Experiment,
+    witness: Witness,
+    clock: Instant,
+    cancel: CancellationToken,
+    /// Cancelled by the user's wish, by a failed timeline, and at the end: all tasks of the run watch it.
+    stop: CancellationToken,
+    over: oneshot::Receiver<Settled>,
+}
+
+impl Phases {
+    async fn all(&mut self, orders: BTreeMap<String, mpsc::Receiver<Order>>, failed: &CancellationToken) -> Outcome {
+        let mut tasks = JoinSet::new();
+        let result = tokio::select! {
+            result = self.forward(orders, &mut tasks) => result,
+            () = failed.cancelled() => Err(RunError::Interrupted),
+        };
+        let interrupted = self.cancel.is_cancelled();
+        self.witness.send(Told::Rest).await;
+        if interrupted {
+            self.witness.tell_run(Event::Interrupted).await;
+        }
+        let mut kept = BTreeMap::new();
+        match &result {
+            Ok(testnet) => {
+                self.collect(testnet, interrupted).await;
+                if self.experiment.keep && !interrupted {
+                    kept = testnet.rpc_addresses();
+                }
+            }
+            Err(RunError::Interrupted) => {}
+            Err(error) => self.witness.tell_run(Event::ToolError { what: error.to_string() }).await,
+        }
+        self.stop.cancel();
+        while tasks.join_next().await.is_some() {}
+        if kept.is_empty() {
+            if let Ok(testnet) = &result {
+                testnet.keep_logs(&self.experiment.folder).await;
+            }
+            drop(result);
+            self.remove(interrupted).await;
+        }
+        self.witness.tell_run(Event::RunEnded).await;
+        Outcome { interrupted, kept }
+    }
+
+    /// Prepare, launch, and stay until the run is over.
+    async fn forward(
+        &mut self,
+        orders: BTreeMap<String, mpsc::Receiver<Order>>,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<Testnet, RunError> {
+        let cancel = self.cancel.clone();
+        let prepared = tokio::select! {
+            prepared = self.prepare() => prepared,
+            () = cancel.cancelled() => Err(RunError::Interrupted),
+        };
+        self.write_start(prepared.as_ref().ok()).await;
+        prepared?;
+        self.witness
+            .tell_run(Event::Setup(Box::new(setup(&self.experiment.plan, self.experiment.chain.as_ref()))))
+            .await;
+        let fixture = match self.experiment.chain.fixture(&self.experiment.plan) {
+            Ok(None) => None,
+            Ok(Some(wanted)) => {
+                tracing::info!(
+                    blocks = self.experiment.plan.built_blocks,
+                    "making the chain to start from (kept for later runs)"
+                );
+                let data = fixture::ready(&self.experiment.cache, &wanted, &cancel).await?;
+                Some((data.join("data"), wanted.into))
+            }
+            Err(source) => return Err(RunError::Chain { node: "every validator".to_owned(), source }),
+        };
+        let launched = tokio::select! {
+            launched = Testnet::launch(&self.experiment, fixture, &self.witness, self.clock) => launched,
+            () = cancel.cancelled() => Err(RunError::Interrupted),
+        };
+        let mut testnet = launched?;
+        testnet.set_going(&self.experiment, &self.witness, &self.stop, orders, tasks);
+        self.witness.send(Told::Go).await;
+        self.stay().await;
+        Ok(testnet)
+    }
+
+    async fn prepare(&self) -> Result<BTreeMap<Build, Prepared>, RunError> {
+        let plan = &self.experiment.plan;
+        let mut builds: Vec<Build> = plan.nodes.iter().map(|n| self.experiment.chain.build(plan, n)).collect();
+        builds.sort();
+        builds.dedup();
+        self.experiment
+            .engine
+            .prepare(&builds)
+            .await
+            .map_err(|source| RunError::Engine { doing: "make the builds ready".to_owned(), source })
+    }
+
+    async fn write_start(&self, prepared: Option<&BTreeMap<Build, Prepared>>) {
+        let Experiment { facts, plan, engine, .. } = &self.experiment;
+        let builds = prepared
+            .into_iter()
+            .flatten()
+            .map(|(build, prepared)| (build_name(build), prepared.digest.clone()))
+            .collect();
+        let started = RunStarted {
+            version: VERSION,
+            run: facts.run.clone(),
+            topology: plan.name.clone(),
+            seed: plan.seed,
+            engine: engine.capabilities().name,
+            midflush: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: facts.kernel.clone(),
+            cpus: facts.cpus,
+            started: facts.started.clone(),
+            again: facts.again.clone(),
+            builds,
+        };
+        self.witness.tell_run(Event::RunStarted(started)).await;
+    }
+
+    /// Waits for the end: settled, the time limit, or the user.
+    async fn stay(&mut self) {
+        let limit = async {
+            match self.experiment.time_limit {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = &mut self.over => {}
+            () = self.cancel.cancelled() => {}
+            () = limit => self.witness.tell_run(Event::TimeLimit).await,
+        }
+    }
+
+    async fn collect(&self, testnet: &Testnet, interrupted: bool) {
+        let limit = if interrupted { COLLECT_MAX_INTERRUPTED } else { COLLECT_MAX };
+        let nodes = testnet.answering(self.experiment.chain.rpc()).await;
+        let first = self.experiment.plan.initial_height;
+        let never = CancellationToken::new();
+        collect::hashes(nodes, first, self.experiment.chain.as_ref(), &self.witness, limit, &never).await;
+    }
+
+    async fn remove(&self, interrupted: bool) {
+        let limit = if interrupted { REMOVE_MAX_INTERRUPTED } else { REMOVE_MAX };
+        let run = &self.experiment.facts.run;
+        let problem = match tokio::time::timeout(limit, self.experiment.engine.remove(run)).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("not done within {} s", limit.as_secs()),
+        };
+        let what = format!("something of this run may be left behind: {problem}; `midflush clean` removes it");
+        self.witness.tell_run(Event::ToolError { what }).await;
+    }
+}
+
+fn build_name(build: &Build) -> String {
+    match build {
+        Build::Own => "midflush".to_owned(),
+        Build::Binary { path } => path.display().to_string(),
+        Build::Image { reference } => reference.clone(),
+    }
+}
+
+/// One bounded channel a node: what the dispatcher sends on, and what the units take from.
+fn order_channels(plan: &Plan) -> (BTreeMap<String, mpsc::Sender<Order>>, BTreeMap<String, mpsc::Receiver<Order>>) {
+    plan.nodes
+        .iter()
+        .map(|node| {
+            let (sender, receiver) = mpsc::channel(ORDERS);
+            ((node.name.clone(), sender), (node.name.clone(), receiver))
+        })
+        .unzip()
+}

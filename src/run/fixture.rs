@@ -1,0 +1,92 @@
+//! The chain that a run starts from: built once, cached by everything that it depends on.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use tokio::process::Command;
+use tokio_util::sync::CancellationToken;
+
+use super::RunError;
+use crate::chain::Fixture;
+
+/// Longest time that building a chain may take.
+const BUILD_MAX: Duration = Duration::from_secs(300);
+
+/// Returns a folder with the fixture's `data/`, building it when the cache has none.
+///
+/// Two runs that need the same chain at once build it once: the second waits for the first one's lock.
+pub async fn ready(cache: &Path, fixture: &Fixture, cancel: &CancellationToken) -> Result<PathBuf, RunError> {
+    let done = cache.join(&fixture.key);
+    let fail = |reason: String| RunError::Fixture { folder: done.clone(), reason };
+    fs::create_dir_all(cache).map_err(|e| fail(e.to_string()))?;
+    let _lock = lock(cache, &fixture.key, cancel).await?;
+    if done.join("data").is_dir() {
+        return Ok(done);
+    }
+    let work = tempfile::Builder::new().prefix("building-").tempdir_in(cache).map_err(|e| fail(e.to_string()))?;
+    write_files(work.path(), fixture).map_err(|e| fail(e.to_string()))?;
+    build(work.path(), fixture, cancel).await?;
+    if !work.path().join("data").is_dir() {
+        return Err(fail("the command made no `data` folder".to_owned()));
+    }
+    fs::rename(work.keep(), &done).map_err(|e| fail(e.to_string()))?;
+    Ok(done)
+}
+
+async fn lock(cache: &Path, key: &str, cancel: &CancellationToken) -> Result<fs::File, RunError> {
+    let path = cache.join(format!("{key}.lock"));
+    let fail = |reason: String| RunError::Fixture { folder: path.clone(), reason };
+    let file = fs::File::create(&path).map_err(|e| fail(e.to_string()))?;
+    let wait = async {
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = cancel.cancelled() => Err(RunError::Interrupted),
+        locked = tokio::time::timeout(BUILD_MAX, wait) => match locked {
+            Ok(()) => Ok(file),
+            Err(_) => Err(fail("another run has been building the same chain for too long".to_owned())),
+        },
+    }
+}
+
+fn write_files(folder: &Path, fixture: &Fixture) -> std::io::Result<()> {
+    for (name, contents) in &fixture.files {
+        let path = folder.join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(contents.mode).open(path)?;
+        file.write_all(&contents.bytes)?;
+    }
+    Ok(())
+}
+
+async fn build(folder: &Path, fixture: &Fixture, cancel: &CancellationToken) -> Result<(), RunError> {
+    let fail = |reason: String| RunError::Fixture { folder: folder.to_owned(), reason };
+    let Some((program, arguments)) = fixture.command.split_first() else {
+        return Err(fail("the node family gave no command".to_owned()));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::select! {
+        () = cancel.cancelled() => return Err(RunError::Interrupted),
+        output = tokio::time::timeout(BUILD_MAX, command.output()) => output,
+    };
+    let output = output
+        .map_err(|_| fail(format!("`{program}` did not end within {} s", BUILD_MAX.as_secs())))?
+        .map_err(|e| fail(format!("`{program}` could not be started: {e}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = text.lines().collect();
+    let tail = lines[lines.len().saturating_sub(20)..].join("\n");
+    Err(fail(format!("`{}` ended with {}:\n{tail}", fixture.command.join(" "), output.status)))
+}

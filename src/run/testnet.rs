@@ -1,0 +1,259 @@
+//! The nodes alive: one agent each, reachable, with its files in place.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::dispatcher::Witness;
+use super::experiment::Experiment;
+use super::unit::{Order, Unit, UnitParts, keep_log, tier};
+use super::{RunError, load, sampler};
+use crate::agent_client::protocol::Hello;
+use crate::agent_client::{ByteStream, Client, Dial};
+use crate::chain::{FileContents, NodeFiles, Rpc};
+use crate::engine::{Binding, Engine, Launch, LaunchNode};
+use crate::plan::NodePlan;
+use crate::results::{Document, RunFolder};
+use crate::timeline::{Event, NodeEvent, Role};
+
+/// Agents that are given their files side by side.
+const AT_ONCE: usize = 8;
+
+/// All nodes of a run.
+pub(super) struct Testnet {
+    nodes: Vec<Live>,
+    binding: Binding,
+}
+
+/// One node with its agent.
+struct Live {
+    plan: NodePlan,
+    client: Arc<Client>,
+    files: NodeFiles,
+    hello: Hello,
+    clock_offset_us: i64,
+    rpc: String,
+    /// The start that is alive now.
+    running: watch::Receiver<Option<u32>>,
+    set_running: Option<watch::Sender<Option<u32>>>,
+}
+
+/// Reaches one agent through the engine.
+struct ThroughEngine {
+    engine: Arc<dyn Engine>,
+    run: String,
+    node: String,
+}
+
+#[async_trait::async_trait]
+impl Dial for ThroughEngine {
+    async fn dial(&self) -> std::io::Result<Box<dyn ByteStream>> {
+        let stream = self.engine.dial(&self.run, &self.node).await.map_err(std::io::Error::other)?;
+        Ok(Box::new(stream))
+    }
+}
+
+impl Testnet {
+    /// Starts the agents, checks what they can do, and puts every node's files in place.
+    /// `fixture` is a folder on this machine and the path below home that it becomes, for validators.
+    pub(super) async fn launch(
+        experiment: &Experiment,
+        fixture: Option<(PathBuf, String)>,
+        witness: &Witness,
+        clock: Instant,
+    ) -> Result<Self, RunError> {
+        let plan = &experiment.plan;
+        let launch = Launch {
+            run: experiment.facts.run.clone(),
+            token: experiment.facts.token.clone(),
+            nodes: plan
+                .nodes
+                .iter()
+                .map(|n| LaunchNode { name: n.name.clone(), build: experiment.chain.build(plan, n) })
+                .collect(),
+        };
+        let binding = experiment
+            .engine
+            .launch(&launch)
+            .await
+            .map_err(|source| RunError::Engine { doing: "launch the agents".to_owned(), source })?;
+        experiment.folder.write(Document::Binding, &binding)?;
+        let built = match fixture {
+            None => None,
+            Some((folder, into)) => Some(archive_folder(&folder, &into).await?),
+        };
+        let nodes = stream::iter(plan.nodes.clone())
+            .map(|node| live(experiment, &binding, node, built.clone(), clock))
+            .buffered(AT_ONCE)
+            .try_collect::<Vec<_>>()
+            .await?;
+        let testnet = Self { nodes, binding };
+        testnet.tell_places(witness).await;
+        testnet.check_interception(experiment, witness).await?;
+        Ok(testnet)
+    }
+
+    async fn tell_places(&self, witness: &Witness) {
+        for live in &self.nodes {
+            let place = self.binding.nodes.get(&live.plan.name).map(|b| b.place.clone()).unwrap_or_default();
+            let rpc = Some(format!("http://{}", live.rpc));
+            witness.tell(&live.plan.name, Event::Bound { place, rpc }).await;
+        }
+    }
+
+    /// What the machine cannot do is found here, before any node starts.
+    async fn check_interception(&self, experiment: &Experiment, witness: &Witness) -> Result<(), RunError> {
+        for live in &self.nodes {
+            let name = &live.plan.name;
+            let Some(reason) = &live.hello.interception.refused else { continue };
+            if experiment.plan.faults.iter().any(|f| f.setup.node == *name && f.setup.asked.is_some()) {
+                return Err(RunError::CannotIntercept { node: name.clone(), reason: reason.clone() });
+            }
+            let hole = NodeEvent::CoverageHole { hole: "listener_refused".to_owned(), detail: reason.clone() };
+            witness.tell(name, Event::Node(hole)).await;
+        }
+        Ok(())
+    }
+
+    /// Gives every node its unit and sampler, and starts the load. All tasks go into `tasks` and end with `stop`.
+    pub(super) fn set_going(
+        &mut self,
+        experiment: &Experiment,
+        witness: &Witness,
+        stop: &CancellationToken,
+        mut orders: BTreeMap<String, mpsc::Receiver<Order>>,
+        tasks: &mut JoinSet<()>,
+    ) {
+        let pace = sampler::pace(self.nodes.len());
+        for live in &mut self.nodes {
+            let (Some(running), Some(orders)) = (live.set_running.take(), orders.remove(&live.plan.name)) else {
+                continue;
+            };
+            let can_intercept = live.hello.interception.refused.is_none();
+            let parts = UnitParts {
+                plan: Arc::clone(&experiment.plan),
+                node: live.plan.clone(),
+                chain: Arc::clone(&experiment.chain),
+                client: Arc::clone(&live.client),
+                files: live.files.clone(),
+                layout: experiment.chain.layout(&experiment.plan, &live.plan),
+                tier: tier(&experiment.plan, &live.plan, can_intercept),
+                rpc: live.rpc.clone(),
+                folder: Arc::clone(&experiment.folder),
+                witness: witness.clone(),
+                clock_offset_us: live.clock_offset_us,
+                running,
+            };
+            let height = if live.plan.role == Role::Validator { experiment.plan.built_blocks } else { 0 };
+            tasks.spawn(Unit::new(parts, height).run(orders, stop.clone()));
+            let chain = Arc::clone(&experiment.chain);
+            let (name, client) = (live.plan.name.clone(), Arc::clone(&live.client));
+            let (witness, running, stop) = (witness.clone(), live.running.clone(), stop.clone());
+            tasks.spawn(async move { sampler::sample(name, client, chain.rpc(), witness, running, pace, stop).await });
+        }
+        if let Some(wanted) = experiment.plan.load.clone() {
+            let validators = self.nodes.iter().filter(|n| n.plan.role == Role::Validator);
+            let targets: Vec<_> = validators.map(|n| Arc::clone(&n.client)).collect();
+            let (plan, chain) = (Arc::clone(&experiment.plan), Arc::clone(&experiment.chain));
+            tasks.spawn(load::load(plan, wanted, chain, targets, witness.clone(), stop.clone()));
+        }
+    }
+
+    /// Nodes whose RPC answers now, with the height that they report.
+    pub(super) async fn answering(&self, rpc: &dyn Rpc) -> Vec<(String, Arc<Client>, u64)> {
+        let look = |live: &Live| {
+            let (name, client) = (live.plan.name.clone(), Arc::clone(&live.client));
+            let up = live.running.borrow().is_some();
+            async move {
+                if !up {
+                    return None;
+                }
+                let answer = client.rpc(&rpc.status_request()).await.ok()?;
+                let status = rpc.status(&answer.body).ok()?;
+                Some((name, client, status.height))
+            }
+        };
+        stream::iter(self.nodes.iter().map(look)).buffered(AT_ONCE).filter_map(std::future::ready).collect().await
+    }
+
+    /// RPC addresses by node.
+    pub(super) fn rpc_addresses(&self) -> BTreeMap<String, String> {
+        self.nodes.iter().map(|n| (n.plan.name.clone(), format!("http://{}", n.rpc))).collect()
+    }
+
+    /// Copies the output of processes that are still alive into the run folder.
+    pub(super) async fn keep_logs(&self, folder: &RunFolder) {
+        let alive = self.nodes.iter().filter_map(|n| n.running.borrow().map(|start| (n, start)));
+        stream::iter(alive)
+            .for_each_concurrent(AT_ONCE, |(live, start)| async move {
+                keep_log(&live.client, folder, &live.plan.name, start).await;
+            })
+            .await;
+    }
+}
+
+/// One agent made ready: greeted, clock compared, files in place.
+async fn live(
+    experiment: &Experiment,
+    binding: &Binding,
+    node: NodePlan,
+    built: Option<Bytes>,
+    clock: Instant,
+) -> Result<Live, RunError> {
+    let name = node.name.clone();
+    let failed = |doing: &str| {
+        let (node, doing) = (name.clone(), doing.to_owned());
+        move |source| RunError::Agent { node, doing, source }
+    };
+    let dial = ThroughEngine {
+        engine: Arc::clone(&experiment.engine),
+        run: experiment.facts.run.clone(),
+        node: node.name.clone(),
+    };
+    let client = Arc::new(Client::new(Arc::new(dial), &experiment.facts.token));
+    let asked = clock.elapsed();
+    let hello = client.hello().await.map_err(failed("say hello"))?;
+    let middle_us = (asked + clock.elapsed()).as_micros() / 2;
+    let offset = i64::try_from(middle_us).unwrap_or(i64::MAX) - i64::try_from(hello.clock_us).unwrap_or(i64::MAX);
+    let files = experiment
+        .chain
+        .render(&experiment.plan, binding, &node)
+        .map_err(|source| RunError::Chain { node: node.name.clone(), source })?;
+    let archive = archive_files(&files.files).map_err(|e| RunError::Archive { what: e.to_string() })?;
+    if let (Some(built), Role::Validator) = (built, node.role) {
+        client.put_files(built).await.map_err(failed("put the built chain"))?;
+    }
+    client.put_files(archive).await.map_err(failed("put the files"))?;
+    let (set_running, running) = watch::channel(None);
+    let rpc = binding.nodes.get(&node.name).map(|b| format!("{}:{}", b.ip, b.rpc_port)).unwrap_or_default();
+    Ok(Live { plan: node, client, files, hello, clock_offset_us: offset, rpc, running, set_running: Some(set_running) })
+}
+
+fn archive_files(files: &BTreeMap<String, FileContents>) -> std::io::Result<Bytes> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (path, contents) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(contents.bytes.len() as u64);
+        header.set_mode(contents.mode);
+        archive.append_data(&mut header, path, contents.bytes.as_slice())?;
+    }
+    archive.into_inner().map(Bytes::from)
+}
+
+async fn archive_folder(folder: &Path, into: &str) -> Result<Bytes, RunError> {
+    let (folder, into) = (folder.to_owned(), into.to_owned());
+    let pack = move || {
+        let mut archive = tar::Builder::new(Vec::new());
+        archive.append_dir_all(&into, &folder)?;
+        archive.into_inner().map(Bytes::from)
+    };
+    let packed = tokio::task::spawn_blocking(pack).await.map_err(|e| RunError::Archive { what: e.to_string() })?;
+    packed.map_err(|e| RunError::Archive { what: e.to_string() })
+}

@@ -1,0 +1,343 @@
+//! One node, owned by one task: it alone talks to the agent about starting, stopping and arming, and turns what the
+//! agent says into records.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::dispatcher::{Told, Witness};
+use crate::agent_client::protocol::{AgentRecord, Arm, Latency, Signal, SignalRequest, StartRequest};
+use crate::agent_client::{Client, ClientError};
+use crate::chain::{Chain, NodeFiles};
+use crate::plan::{NodePlan, Plan};
+use crate::results::RunFolder;
+use crate::timeline::{Event, Exit, ExitCause, FaultId, Heights, Layout, NodeEvent, Tier};
+
+/// Orders that may wait for one unit.
+pub(super) const ORDERS: usize = 64;
+
+/// Largest captured output of one start, in bytes.
+const OUTPUT_MAX: u64 = 16 << 20;
+
+/// Starts tried after a node ended by itself, before it is given up.
+const TRIES_AGAIN: u32 = 2;
+
+/// Pause before such a start.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a lost event stream is sought again before the agent counts as gone.
+const STREAM_RETRIES: u32 = 3;
+
+/// What the dispatcher wants of a unit.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Start the node; with a fault, the start gives the node back.
+    Start { fault: Option<FaultId> },
+    /// Hold this fault's address, from the next start on if the node is down.
+    Arm(Arm),
+    /// Take it back.
+    Disarm(FaultId),
+    /// Send a signal for a fault.
+    Signal { signal: Signal, fault: FaultId },
+}
+
+/// Why a unit stopped following its agent.
+enum Ended {
+    /// The experiment wants it.
+    Asked,
+    /// The agent closed its stream.
+    Stream,
+}
+
+/// What a unit needs.
+pub(super) struct UnitParts {
+    pub(super) plan: Arc<Plan>,
+    pub(super) node: NodePlan,
+    pub(super) chain: Arc<dyn Chain>,
+    pub(super) client: Arc<Client>,
+    pub(super) files: NodeFiles,
+    pub(super) layout: Layout,
+    pub(super) tier: Tier,
+    pub(super) rpc: String,
+    pub(super) folder: Arc<RunFolder>,
+    pub(super) witness: Witness,
+    /// Added to the agent's clock to get microseconds since the run began.
+    pub(super) clock_offset_us: i64,
+    /// Tells the sampler which start is alive.
+    pub(super) running: watch::Sender<Option<u32>>,
+}
+
+/// The task's state.
+pub(super) struct Unit {
+    parts: UnitParts,
+    armed: BTreeMap<FaultId, Arm>,
+    /// The start that is due, and the fault that it ends.
+    due: Option<(Instant, Option<FaultId>)>,
+    /// The fault whose end the next `Started` is.
+    gives_back: Option<FaultId>,
+    tries_left: u32,
+    height: u64,
+    last_seq: u64,
+}
+
+impl Unit {
+    pub(super) fn new(parts: UnitParts, height: u64) -> Self {
+        Self {
+            parts,
+            armed: BTreeMap::new(),
+            due: None,
+            gives_back: None,
+            tries_left: TRIES_AGAIN,
+            height,
+            last_seq: 0,
+        }
+    }
+
+    /// Runs until cancelled, then leaves the node as it is: the experiment ends it.
+    pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>, cancel: CancellationToken) {
+        let mut lost = 0;
+        while !cancel.is_cancelled() {
+            match self.follow(&mut orders, &cancel).await {
+                Ok(Ended::Asked) => return,
+                Ok(Ended::Stream) if lost < STREAM_RETRIES => lost += 1,
+                Ok(Ended::Stream) => return self.lost("its event stream ended").await,
+                Err(error) if lost < STREAM_RETRIES => {
+                    lost += 1;
+                    tracing::debug!(node = %self.parts.node.name, %error, "the agent's event stream was lost");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                Err(error) => return self.lost(&error.to_string()).await,
+            }
+        }
+    }
+
+    async fn lost(&self, reason: &str) {
+        let what = format!("the agent of `{}` is gone, and its node with it: {reason}", self.name());
+        self.tell(Event::ToolError { what }).await;
+        self.parts.witness.send(Told::Gone { node: self.name().to_owned() }).await;
+    }
+
+    fn name(&self) -> &str {
+        &self.parts.node.name
+    }
+
+    async fn tell(&self, event: Event) {
+        self.parts.witness.tell(self.name(), event).await;
+    }
+
+    async fn follow(
+        &mut self,
+        orders: &mut mpsc::Receiver<Order>,
+        cancel: &CancellationToken,
+    ) -> Result<Ended, ClientError> {
+        let mut events = self.parts.client.events(self.last_seq).await?;
+        loop {
+            let due = self.due.as_ref().map(|(at, _)| *at);
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Ok(Ended::Asked),
+                record = events.next() => match record {
+                    Some(record) => self.heard(record?).await,
+                    None => return Ok(Ended::Stream),
+                },
+                order = orders.recv() => match order {
+                    Some(order) => self.obey(order).await,
+                    None => return Ok(Ended::Asked),
+                },
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.start().await,
+            }
+        }
+    }
+
+    async fn obey(&mut self, order: Order) {
+        let done = match order {
+            Order::Start { fault } => {
+                self.due = Some((Instant::now(), fault));
+                self.tries_left = TRIES_AGAIN;
+                Ok(())
+            }
+            Order::Arm(arm) => {
+                self.armed.insert(arm.fault.clone(), arm.clone());
+                let running = self.parts.running.borrow().is_some();
+                if running { self.parts.client.arm(&arm).await } else { Ok(()) }
+            }
+            Order::Disarm(fault) => {
+                let was = self.armed.remove(&fault).is_some();
+                let running = self.parts.running.borrow().is_some();
+                if was && running { self.parts.client.disarm(&fault).await } else { Ok(()) }
+            }
+            Order::Signal { signal, fault } => self.signal(signal, fault).await,
+        };
+        if let Err(error) = done {
+            self.tell(Event::ToolError { what: format!("the agent of `{}` refused: {error}", self.name()) }).await;
+        }
+    }
+
+    async fn signal(&mut self, signal: Signal, fault: FaultId) -> Result<(), ClientError> {
+        self.parts.client.signal(&SignalRequest { signal, fault: Some(fault.clone()) }).await?;
+        match signal {
+            Signal::Pause => {
+                let evidence = "SIGSTOP delivered to every process of the node".to_owned();
+                self.tell(Event::FaultApplied { fault, evidence }).await;
+            }
+            Signal::Resume => {
+                let evidence = "SIGCONT delivered to every process of the node".to_owned();
+                self.tell(Event::FaultReverted { fault, evidence }).await;
+            }
+            // The exit is the evidence; it comes with the event stream.
+            Signal::Kill | Signal::Terminate => {}
+        }
+        Ok(())
+    }
+
+    async fn start(&mut self) {
+        let Some((_, fault)) = self.due.take() else { return };
+        self.gives_back = fault;
+        let parts = &self.parts;
+        let request = StartRequest {
+            command: parts.files.command.clone(),
+            env: parts.files.env.clone(),
+            tier: parts.tier,
+            layout: parts.layout.clone(),
+            sync_latency: latencies(&parts.node, &parts.layout),
+            seed: parts.plan.seed,
+            height: self.height,
+            rpc: Some(parts.rpc.clone()),
+            arms: self.armed.values().cloned().collect(),
+            output_max: OUTPUT_MAX,
+        };
+        if let Err(error) = parts.client.start(&request).await {
+            let what = format!("`{}` could not be started: {error}", self.name());
+            self.tell(Event::ToolError { what }).await;
+            self.parts.witness.send(Told::Gone { node: self.name().to_owned() }).await;
+        }
+    }
+
+    async fn heard(&mut self, record: AgentRecord) {
+        self.last_seq = record.seq;
+        let at_us = u64::try_from(i64::try_from(record.clock_us).unwrap_or(i64::MAX) + self.parts.clock_offset_us);
+        let event = record.event;
+        let node = Some(self.name().to_owned());
+        self.parts
+            .witness
+            .send(Told::Seen { node, at_us: at_us.ok(), event: Box::new(Event::Node(event.clone())) })
+            .await;
+        match event {
+            NodeEvent::Started { start, pid, .. } => {
+                let _ = self.parts.running.send(Some(start));
+                if let Some(fault) = self.gives_back.take() {
+                    let evidence = format!("start {start}, process {pid}");
+                    self.tell(Event::FaultReverted { fault, evidence }).await;
+                }
+            }
+            NodeEvent::Landed { fault, .. } | NodeEvent::NotLanded { fault, .. } => {
+                self.armed.remove(&fault);
+            }
+            NodeEvent::Handshake { heights, .. } => self.height = heights.store.unwrap_or(self.height),
+            NodeEvent::Tally(tally) => self.height = self.height.max(tally.height),
+            NodeEvent::Exited { start, exit, cause, .. } => self.ended(start, exit, cause).await,
+            _ => {}
+        }
+    }
+
+    async fn ended(&mut self, start: u32, exit: Exit, cause: ExitCause) {
+        let _ = self.parts.running.send(None);
+        self.keep_log(start).await;
+        match stored_heights(&self.parts).await {
+            Ok(Some(heights)) => {
+                self.height = heights.store.unwrap_or(self.height);
+                self.tell(Event::Stored { after_start: start, heights }).await;
+            }
+            Ok(None) => {}
+            Err(what) => {
+                let what = format!("the files of `{}` could not be read while it was down: {what}", self.name());
+                self.tell(Event::ToolError { what }).await;
+            }
+        }
+        match cause {
+            ExitCause::Fault(fault) => {
+                let evidence = match exit {
+                    Exit::Signal(signal) => format!("start {start} ended by signal {signal}"),
+                    Exit::Code(code) => format!("start {start} ended with exit code {code}"),
+                };
+                self.tell(Event::FaultApplied { fault, evidence }).await;
+            }
+            ExitCause::Asked => {}
+            ExitCause::Own => self.ended_by_itself(exit).await,
+        }
+    }
+
+    /// A node that ended by itself is started again as an operator's supervisor would, a bounded number of times.
+    async fn ended_by_itself(&mut self, exit: Exit) {
+        if self.parts.plan.expect.halt_height.is_some() && exit == Exit::Code(0) {
+            return;
+        }
+        if self.tries_left > 0 {
+            self.tries_left -= 1;
+            self.due = Some((Instant::now() + TRY_AGAIN_AFTER, None));
+        } else {
+            self.parts.witness.send(Told::Gone { node: self.name().to_owned() }).await;
+        }
+    }
+
+    async fn keep_log(&self, start: u32) {
+        keep_log(&self.parts.client, &self.parts.folder, self.name(), start).await;
+    }
+}
+
+/// Copies the captured output of one start into the run folder. What cannot be had is left out: the exit's last
+/// lines are in the timeline anyway.
+pub(super) async fn keep_log(client: &Client, folder: &RunFolder, node: &str, start: u32) {
+    match client.log(start).await {
+        Ok(bytes) => {
+            if let Err(error) = folder.write_log(node, start, &bytes) {
+                tracing::warn!(node, start, %error, "the log could not be kept");
+            }
+        }
+        Err(error) => tracing::warn!(node, start, %error, "the log could not be fetched"),
+    }
+}
+
+/// Reads the three heights from a copy of the node's files, where the family can.
+async fn stored_heights(parts: &UnitParts) -> Result<Option<Heights>, String> {
+    let paths = parts.chain.stored_paths();
+    if paths.is_empty() {
+        return Ok(None);
+    }
+    let archive = parts.client.export(&paths).await.map_err(|e| e.to_string())?;
+    let chain = Arc::clone(&parts.chain);
+    let read = move || {
+        let copy = tempfile::tempdir().map_err(|e| e.to_string())?;
+        tar::Archive::new(archive.as_ref()).unpack(copy.path()).map_err(|e| e.to_string())?;
+        chain.stored_heights(copy.path()).map_err(|e| e.to_string())
+    };
+    tokio::task::spawn_blocking(read).await.map_err(|e| e.to_string())?.map(Some)
+}
+
+/// Latency by store: `*` stands for every store that is not named.
+fn latencies(node: &NodePlan, layout: &Layout) -> BTreeMap<String, Latency> {
+    let any = node.sync_latency.get("*");
+    layout
+        .stores
+        .iter()
+        .filter_map(|store| {
+            let own = node.sync_latency.get(&store.name).or(any)?;
+            Some((store.name.clone(), own.clone()))
+        })
+        .collect()
+}
+
+/// The weakest interception that the plan needs at this node. A node whose writes are not aimed at is not slowed
+/// down by watching them.
+pub(super) fn tier(plan: &Plan, node: &NodePlan, can_intercept: bool) -> Tier {
+    let aimed = plan.faults.iter().any(|f| f.setup.node == node.name && f.setup.asked.is_some());
+    match (aimed, can_intercept) {
+        (true, _) => Tier::Record,
+        (false, true) => Tier::Observe,
+        (false, false) => Tier::None,
+    }
+}
