@@ -62,7 +62,7 @@ impl Dial for ThroughEngine {
 
 impl Testnet {
     /// Starts the agents, checks what they can do, and puts every node's files in place.
-    /// `fixture` is a folder on this machine and the path below home that it becomes, for validators.
+    /// `fixture` is a folder on this machine and the path below home that it becomes, for nodes that hold the built blocks.
     pub(super) async fn launch(
         experiment: &Experiment,
         fixture: Option<(PathBuf, String)>,
@@ -151,7 +151,7 @@ impl Testnet {
                 clock_offset_us: live.clock_offset_us,
                 running,
             };
-            let height = if live.plan.role == Role::Validator { experiment.plan.built_blocks } else { 0 };
+            let height = if live.plan.holds_built { experiment.plan.built_blocks } else { 0 };
             tasks.spawn(Unit::new(parts, height).run(orders, stop.clone()));
             let chain = Arc::clone(&experiment.chain);
             let (name, client) = (live.plan.name.clone(), Arc::clone(&live.client));
@@ -227,7 +227,7 @@ async fn live(
         .render(&experiment.plan, binding, &node)
         .map_err(|source| RunError::Chain { node: node.name.clone(), source })?;
     let archive = archive_files(&files.files).map_err(|e| RunError::Archive { what: e.to_string() })?;
-    if let (Some(built), Role::Validator) = (built, node.role) {
+    if let (Some(built), true) = (built, node.holds_built) {
         client.put_files(built).await.map_err(failed("put the built chain"))?;
     }
     client.put_files(archive).await.map_err(failed("put the files"))?;
