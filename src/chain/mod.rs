@@ -5,6 +5,7 @@
 
 pub mod cometbft;
 mod marks;
+pub mod reference;
 mod rpc;
 #[cfg(test)]
 mod sample;
@@ -12,7 +13,7 @@ mod sample;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::engine::{Binding, Build};
+use crate::engine::{Binding, Build, NodeBinding};
 use crate::plan::{NodePlan, Plan};
 use crate::timeline::{Hashes, Heights, Layout, Status};
 
@@ -60,6 +61,11 @@ impl ChainError {
     fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
+}
+
+/// Where a node lives.
+fn bound<'a>(binding: &'a Binding, node: &str) -> Result<&'a NodeBinding, ChainError> {
+    binding.nodes.get(node).ok_or_else(|| ChainError::new(format!("render a node: `{node}` is not bound")))
 }
 
 impl FileContents {

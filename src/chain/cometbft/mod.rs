@@ -17,8 +17,8 @@ use rand_chacha::ChaCha20Rng;
 use serde_json::json;
 
 use self::keys::{Key, Purpose};
-use super::{Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc};
-use crate::engine::{Binding, Build, NodeBinding};
+use super::{Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, bound};
+use crate::engine::{Binding, Build};
 use crate::plan::{BuildPlan, ChainPlan, CometbftPlan, NodePlan, Plan};
 use crate::timeline::{Heights, Layout, Role};
 
@@ -110,10 +110,6 @@ fn options(plan: &Plan) -> Result<&CometbftPlan, ChainError> {
         ChainPlan::Cometbft(options) => Ok(options),
         ChainPlan::Reference(_) => Err(ChainError::new("render a CometBFT node: the plan is of another family")),
     }
-}
-
-fn bound<'a>(binding: &'a Binding, node: &str) -> Result<&'a NodeBinding, ChainError> {
-    binding.nodes.get(node).ok_or_else(|| ChainError::new(format!("render a node: `{node}` is not bound")))
 }
 
 fn config(plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<String, ChainError> {
