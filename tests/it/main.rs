@@ -1,3 +1,5 @@
 //! The integration tests: one binary, one module a scenario.
 
 mod cometbft;
+mod network;
+mod reference;
