@@ -1,6 +1,11 @@
 //! The command line: one file a subcommand; the only place that prints, and the only one that names concrete
 //! engines and chains.
 
+mod clean;
+mod engines;
+mod image;
+
+use std::future::Future;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -14,7 +19,12 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    /// Remove what runs of dead controllers left behind; live runs and other people's things stay
+    Clean(clean::Args),
+    /// Make the container image of this binary, without a registry
+    Image(image::Args),
+}
 
 /// A failure that the user is told about, with the exit code that scripts read.
 #[derive(Debug, thiserror::Error)]
@@ -47,10 +57,26 @@ impl From<Code> for ExitCode {
     }
 }
 
+impl CliError {
+    /// The tool itself could not do something; `error` is a fragment that reads after "failed to".
+    pub(crate) fn tool(error: impl std::fmt::Display) -> Self {
+        Self { message: format!("midflush: failed to {error}"), code: Code::Tool }
+    }
+
+    /// The input is wrong and nothing was created.
+    pub(crate) fn input(message: impl std::fmt::Display) -> Self {
+        Self { message: format!("midflush: {message}"), code: Code::BadInput }
+    }
+}
+
 /// Parses the arguments and runs the command.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result: Result<Code, CliError> = match cli.command {};
+    log_to_stderr();
+    let result: Result<Code, CliError> = match cli.command {
+        Command::Clean(args) => block_on(clean::run(args)),
+        Command::Image(args) => block_on(image::run(args)),
+    };
     match result {
         Ok(code) => code.into(),
         Err(error) => {
@@ -58,4 +84,19 @@ pub fn main() -> ExitCode {
             error.code.into()
         }
     }
+}
+
+/// Runs a command's future on a runtime that ends with it.
+pub(crate) fn block_on(command: impl Future<Output = Result<Code, CliError>>) -> Result<Code, CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| CliError::tool(format!("start the runtime: {e}")))?;
+    runtime.block_on(command)
+}
+
+/// Diagnostics of the tool itself go to stderr; `RUST_LOG` says how much.
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

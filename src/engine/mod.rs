@@ -7,6 +7,7 @@ mod binary;
 pub mod docker;
 pub mod leftovers;
 mod owner;
+mod probe;
 #[cfg(target_os = "linux")]
 pub mod process;
 

@@ -1,0 +1,129 @@
+//! `midflush clean`: removes what runs of dead controllers left behind, on every engine that can be reached.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::engines::{self, Choice, EngineArgs};
+use super::{CliError, Code};
+use crate::engine::leftovers::{Action, decide};
+use crate::engine::{Engine, Found};
+
+/// Arguments of `clean`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    engine: EngineArgs,
+
+    /// Also remove things whose owner cannot be seen from here, and take other containers off a run's network
+    #[arg(long)]
+    force: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done, as `--json` prints it.
+#[derive(Debug, Default, Serialize)]
+struct Done {
+    version: u32,
+    removed: Vec<Found>,
+    kept: Vec<Kept>,
+    failed: Vec<String>,
+    not_looked_at: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Kept {
+    thing: Found,
+    why: &'static str,
+}
+
+/// Runs the command.
+pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
+    let mut done = Done { version: 1, ..Done::default() };
+    for engine in reachable(&args, &mut done).await? {
+        clean_engine(engine.as_ref(), args.force, &mut done).await;
+    }
+    if args.json {
+        println!("{}", serde_json::to_string(&done).map_err(|e| CliError::tool(format!("print the outcome: {e}")))?);
+    } else {
+        print!("{}", told(&done));
+    }
+    let all_gone = done.failed.is_empty() && !done.kept.iter().any(|kept| kept.why == why(Action::ReportForeign));
+    Ok(if all_gone { Code::Ok } else { Code::Tool })
+}
+
+/// The engines to clean: the one asked for, or all that can be reached.
+async fn reachable(args: &Args, done: &mut Done) -> Result<Vec<Arc<dyn Engine>>, CliError> {
+    let mut found = Vec::new();
+    if args.engine.engine != Choice::Docker {
+        match engines::process(&args.engine) {
+            Ok(engine) => found.push(engine),
+            Err(error) if args.engine.engine == Choice::Process => return Err(error),
+            Err(error) => done.not_looked_at.push(error.message),
+        }
+    }
+    if args.engine.engine != Choice::Process {
+        match engines::docker(&args.engine).await {
+            Ok(docker) => found.push(Arc::new(docker.detach_foreign(args.force)) as Arc<dyn Engine>),
+            // Without Docker there are no leftovers in Docker; one that was named must answer.
+            Err(error) if args.engine.engine == Choice::Docker || args.engine.docker_host.is_some() => {
+                return Err(CliError::tool(error));
+            }
+            Err(error) => done.not_looked_at.push(format!("docker: failed to {}", error.what)),
+        }
+    }
+    Ok(found)
+}
+
+async fn clean_engine(engine: &dyn Engine, force: bool, done: &mut Done) {
+    let found = match engine.list().await {
+        Ok(found) => found,
+        Err(error) => return done.failed.push(error.to_string()),
+    };
+    let mut runs = BTreeSet::new();
+    for (thing, action) in decide(&found, force) {
+        match (action.removes(), thing.run.clone()) {
+            (true, Some(run)) => {
+                runs.insert(run);
+            }
+            _ => done.kept.push(Kept { thing, why: why(action) }),
+        }
+    }
+    for run in runs {
+        match engine.remove(&run).await {
+            Ok(removed) => done.removed.extend(removed),
+            Err(error) => done.failed.push(error.to_string()),
+        }
+    }
+}
+
+fn why(action: Action) -> &'static str {
+    match action {
+        Action::Remove | Action::DetachAndRemove => "removable",
+        Action::KeepLive => "its run is alive",
+        Action::KeepUnlabelled => "it carries no label of a run",
+        Action::ReportForeign => "containers of somebody else are on it; `--force` takes them off",
+        Action::ReportUnknown => "its owner cannot be seen from here; `--force` removes it all the same",
+    }
+}
+
+fn told(done: &Done) -> String {
+    let mut lines = Vec::new();
+    for thing in &done.removed {
+        lines.push(format!("removed {} {} of run {}", thing.kind, thing.id, thing.run.as_deref().unwrap_or("?")));
+    }
+    for Kept { thing, why } in &done.kept {
+        let foreign = if thing.foreign.is_empty() { String::new() } else { format!(" ({})", thing.foreign.join(", ")) };
+        lines.push(format!("kept {} {}: {why}{foreign}", thing.kind, thing.id));
+    }
+    lines.extend(done.failed.iter().map(|why| format!("failed to {why}")));
+    lines.extend(done.not_looked_at.iter().map(|what| format!("not looked at: {what}")));
+    if done.removed.is_empty() && done.failed.is_empty() {
+        lines.push("nothing to remove".to_owned());
+    }
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,154 @@
+//! Finding and removing what carries midflush's labels.
+
+use bollard::errors::Error;
+use bollard::models::NetworkDisconnectRequest;
+use bollard::query_parameters::{
+    ListContainersOptionsBuilder, ListNetworksOptionsBuilder, ListVolumesOptionsBuilder, RemoveContainerOptionsBuilder,
+    RemoveVolumeOptionsBuilder,
+};
+use futures_util::StreamExt;
+
+use super::IN_FLIGHT;
+use super::endpoint::{Endpoint, plain};
+use crate::engine::leftovers::removal_rank;
+use crate::engine::owner::{LABEL_OWNER, LABEL_RUN, state_of_label};
+use crate::engine::{EngineError, Found};
+
+/// How often removal looks again.
+const ROUNDS: usize = 3;
+
+/// Everything labelled, or everything of one run.
+pub(super) async fn list(endpoint: &Endpoint, run: Option<&str>) -> Result<Vec<Found>, EngineError> {
+    let label = run.map_or_else(|| LABEL_RUN.to_owned(), |run| format!("{LABEL_RUN}={run}"));
+    let filters = || std::collections::BTreeMap::from([("label", vec![label.as_str()])]).into_iter().collect();
+    let failed = |what: &str, e: Error| EngineError::new(format!("list {what}")).because(plain(&e));
+    let client = &endpoint.client;
+    let shared = endpoint.remote_host().is_some();
+    let found = |kind: &str, id: String, label_of: &dyn Fn(&str) -> Option<String>, foreign| Found {
+        kind: kind.to_owned(),
+        id,
+        run: label_of(LABEL_RUN),
+        owner: state_of_label(label_of(LABEL_OWNER).as_deref(), shared),
+        foreign,
+    };
+
+    let options = ListContainersOptionsBuilder::default().all(true).filters(&filters()).build();
+    let containers = client.list_containers(Some(options)).await.map_err(|e| failed("containers", e))?;
+    let options = ListNetworksOptionsBuilder::default().filters(&filters()).build();
+    let networks = client.list_networks(Some(options)).await.map_err(|e| failed("networks", e))?;
+    let options = ListVolumesOptionsBuilder::default().filters(&filters()).build();
+    let volumes = client.list_volumes(Some(options)).await.map_err(|e| failed("volumes", e))?;
+
+    let mut all = Vec::new();
+    for container in &containers {
+        let name = container.names.iter().flatten().next().map(|name| name.trim_start_matches('/').to_owned());
+        let label = |key: &str| container.labels.as_ref()?.get(key).cloned();
+        all.push(found("container", name.or_else(|| container.id.clone()).unwrap_or_default(), &label, Vec::new()));
+    }
+    for network in networks {
+        let label = |key: &str| network.labels.as_ref()?.get(key).cloned();
+        let id = network.name.clone().or_else(|| network.id.clone()).unwrap_or_default();
+        let foreign = foreign_endpoints(endpoint, &id, &all, label(LABEL_RUN).as_deref()).await;
+        all.push(found("network", id, &label, foreign));
+    }
+    for volume in volumes.volumes.unwrap_or_default() {
+        let label = |key: &str| volume.labels.get(key).cloned();
+        all.push(found("volume", volume.name.clone(), &label, Vec::new()));
+    }
+    Ok(all)
+}
+
+/// Containers on a network that are not of its run. A network that is gone by now has none.
+async fn foreign_endpoints(endpoint: &Endpoint, network: &str, containers: &[Found], run: Option<&str>) -> Vec<String> {
+    let Ok(inspected) = endpoint.client.inspect_network(network, None).await else { return Vec::new() };
+    let endpoints = inspected.containers.unwrap_or_default();
+    let mut foreign: Vec<String> = endpoints
+        .into_iter()
+        .map(|(id, resource)| resource.name.unwrap_or(id))
+        .filter(|name| !containers.iter().any(|ours| ours.id == *name && ours.run.as_deref() == run))
+        .collect();
+    foreign.sort();
+    foreign
+}
+
+/// Removes everything of a run, what runs first, and goes on after an error. Containers of somebody else are taken off
+/// its network only when `detach` is set. Tells what went and what did not.
+pub(super) async fn remove(
+    endpoint: &Endpoint,
+    run: &str,
+    detach: bool,
+) -> Result<(Vec<Found>, Vec<String>), EngineError> {
+    let mut removed = Vec::new();
+    let mut left = Vec::new();
+    // What was asked for by a launch that was given up may come to be while the rest is removed: look until nothing is left.
+    for _ in 0..ROUNDS {
+        let mut things = list(endpoint, Some(run)).await?;
+        if things.is_empty() {
+            return Ok((removed, Vec::new()));
+        }
+        things.sort_by_key(|thing| removal_rank(&thing.kind));
+        left.clear();
+        for same_rank in things.chunk_by(|a, b| removal_rank(&a.kind) == removal_rank(&b.kind)) {
+            let removals = same_rank.to_vec().into_iter().map(|thing| async move {
+                let outcome = remove_one(endpoint, &thing, detach).await;
+                (thing, outcome)
+            });
+            let mut outcomes = futures_util::stream::iter(removals).buffered(IN_FLIGHT);
+            while let Some((thing, outcome)) = outcomes.next().await {
+                match outcome {
+                    Ok(()) => removed.push(thing),
+                    Err(why) => left.push(format!("{} {}: {why}", thing.kind, thing.id)),
+                }
+            }
+        }
+    }
+    Ok((removed, left))
+}
+
+async fn remove_one(endpoint: &Endpoint, thing: &Found, detach: bool) -> Result<(), String> {
+    let client = &endpoint.client;
+    let outcome = match thing.kind.as_str() {
+        "container" => {
+            // Volumes without a name, which the image may declare, go with it.
+            let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
+            client.remove_container(&thing.id, Some(options)).await
+        }
+        "network" => {
+            if !thing.foreign.is_empty() && !detach {
+                return Err(format!("containers of somebody else are on it: {}", thing.foreign.join(", ")));
+            }
+            for container in &thing.foreign {
+                let request = NetworkDisconnectRequest { container: container.clone(), force: Some(true) };
+                client.disconnect_network(&thing.id, request).await.map_err(|e| plain(&e))?;
+            }
+            client.remove_network(&thing.id).await
+        }
+        _ => {
+            let options = RemoveVolumeOptionsBuilder::default().force(true).build();
+            client.remove_volume(&thing.id, Some(options)).await
+        }
+    };
+    match outcome {
+        Ok(()) => Ok(()),
+        // Somebody was faster.
+        Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
+        Err(Error::DockerResponseServerError { status_code: 409, message })
+            if message.contains("already in progress") =>
+        {
+            gone(endpoint, &thing.id).await
+        }
+        Err(e) => Err(plain(&e)),
+    }
+}
+
+/// Waits for a container that somebody else is removing.
+async fn gone(endpoint: &Endpoint, container: &str) -> Result<(), String> {
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+    while tokio::time::Instant::now() < deadline {
+        if super::container::is_running(endpoint, container).await.is_none() {
+            return Ok(());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    Err("its removal is in progress and does not end".to_owned())
+}
