@@ -1,0 +1,201 @@
+//! What is wrong with a topology, and how it is shown: file, line, column, the source with a mark under the place, and what to do.
+
+use std::fmt;
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+
+use super::locate::{Spot, locate};
+use super::path::Path;
+
+/// Most problems that are shown; the rest are counted.
+const SHOWN_MAX: usize = 30;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// Short name of its kind, such as `unknown-node`.
+    pub code: &'static str,
+    /// What is wrong, as a lower-case sentence without a full stop.
+    pub title: String,
+    /// What stands at the place, in a few words.
+    pub label: String,
+    /// What to do.
+    pub help: Option<String>,
+    place: Place,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Place {
+    Path(Path, Spot),
+    /// Bytes of the text.
+    Span(Range<usize>),
+    /// An argument of `--set`, by its position.
+    Argument(usize),
+}
+
+impl Problem {
+    /// Something wrong with the value at `path`.
+    pub fn new(code: &'static str, path: &Path, title: impl Into<String>) -> Self {
+        let place = Place::Path(path.clone(), Spot::Value);
+        Self { code, title: title.into(), label: String::new(), help: None, place }
+    }
+
+    /// Something wrong with the key at the end of `path`.
+    pub fn at_key(code: &'static str, path: &Path, title: impl Into<String>) -> Self {
+        Self { place: Place::Path(path.clone(), Spot::Key), ..Self::new(code, path, title) }
+    }
+
+    /// Something wrong with these bytes of the text.
+    pub(super) fn at_span(code: &'static str, span: Range<usize>, title: impl Into<String>) -> Self {
+        Self { place: Place::Span(span), ..Self::new(code, &Path::root(), title) }
+    }
+
+    /// Something wrong with an argument of `--set` as such.
+    pub(super) fn in_argument(code: &'static str, argument: usize, title: impl Into<String>) -> Self {
+        Self { place: Place::Argument(argument), ..Self::new(code, &Path::root(), title) }
+    }
+
+    /// Says what stands at the place.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// What a topology was made from, for showing places in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// The file's name as the user wrote it.
+    pub(super) file: String,
+    /// Its text.
+    pub(super) text: String,
+    /// `--set` arguments with the paths that they changed, in order; no path for one that changed nothing.
+    pub(super) sets: Vec<(Option<Path>, String)>,
+}
+
+impl Source {
+    /// The text, and the place in it, that a problem is about.
+    fn place(&self, problem: &Problem) -> (String, &str, Range<usize>) {
+        let (path, spot) = match &problem.place {
+            Place::Span(span) => return (self.file.clone(), &self.text, span.clone()),
+            Place::Argument(index) => {
+                let argument = self.sets.get(*index).map_or("", |(_, argument)| argument);
+                return ("--set".to_owned(), argument, 0..argument.len());
+            }
+            Place::Path(path, spot) => (path, *spot),
+        };
+        let by_set = self
+            .sets
+            .iter()
+            .rev()
+            .find_map(|(set, argument)| set.as_ref().filter(|set| set.holds(path)).map(|set| (set, argument)));
+        if let Some((set, argument)) = by_set {
+            let value = argument.find('=').map_or(0, |equals| equals + 1);
+            let span =
+                if spot == Spot::Key && set == path { 0..value.saturating_sub(1) } else { value..argument.len() };
+            return ("--set".to_owned(), argument, span);
+        }
+        let span = locate(&self.text, path, spot).unwrap_or(0..0);
+        (self.file.clone(), &self.text, span)
+    }
+
+    /// `file:line:column` of a problem, both from 1, columns in characters.
+    fn coordinates(&self, problem: &Problem) -> (String, usize, usize) {
+        let (file, text, span) = self.place(problem);
+        let before = text.get(..span.start).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        (file, line, column)
+    }
+}
+
+/// Everything that is wrong with one topology. Displays as text without colours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problems {
+    pub(super) source: Source,
+    pub(super) list: Vec<Problem>,
+}
+
+impl std::error::Error for Problems {}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl Problems {
+    /// Problems found after reading, by `plan` for instance.
+    pub fn new(source: &Source, list: Vec<Problem>) -> Self {
+        Self { source: source.clone(), list }
+    }
+
+    /// The problems, in the order in which they were found.
+    pub fn list(&self) -> &[Problem] {
+        &self.list
+    }
+
+    /// `file:line:column` of each problem, in order.
+    pub fn places(&self) -> Vec<(String, usize, usize)> {
+        self.list.iter().map(|problem| self.source.coordinates(problem)).collect()
+    }
+
+    /// All of it as text, for a terminal with colours or for anything else.
+    pub fn render(&self, colours: bool) -> String {
+        let renderer = if colours { Renderer::styled() } else { Renderer::plain() };
+        let mut out = String::new();
+        for problem in self.list.iter().take(SHOWN_MAX) {
+            out.push_str(&self.render_one(problem, &renderer));
+            out.push_str("\n\n");
+        }
+        let count = self.list.len();
+        if count > SHOWN_MAX {
+            out.push_str(&format!("… and {} more\n\n", count - SHOWN_MAX));
+        }
+        let noun = if count == 1 { "problem" } else { "problems" };
+        out.push_str(&format!("{}: {count} {noun}; nothing was created", self.source.file));
+        out
+    }
+
+    fn render_one(&self, problem: &Problem, renderer: &Renderer) -> String {
+        let (file, text, span) = self.source.place(problem);
+        let text = visible(text);
+        let mut span = span.start.min(text.len())..span.end.min(text.len());
+        while !text.is_char_boundary(span.start) {
+            span.start -= 1;
+        }
+        while !text.is_char_boundary(span.end) {
+            span.end += 1;
+        }
+        let mark = AnnotationKind::Primary.span(span).label(problem.label.as_str());
+        let snippet = Snippet::source(text.as_str()).path(file).annotation(mark);
+        let mut group = Level::ERROR.primary_title(problem.title.as_str()).id(problem.code).element(snippet);
+        if let Some(help) = &problem.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        renderer.render(&[group])
+    }
+}
+
+/// The text with control characters other than line ends and tabs replaced, byte for byte, so that nothing in a file can
+/// steer a terminal and places stay where they are.
+fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && !matches!(c, '\n' | '\t' | '\r') {
+            out.extend(std::iter::repeat_n('?', c.len_utf8()));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}

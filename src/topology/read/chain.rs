@@ -1,0 +1,138 @@
+//! `chain`: the node family, its options, and where the chain begins.
+
+use std::collections::BTreeMap;
+
+use crate::topology::diagnostic::Problem;
+use crate::topology::families::{COMETBFT_APPS, COMETBFT_DATABASES, RESERVED_OPTIONS};
+use crate::topology::reader::{At, Fields, Reader};
+use crate::topology::types::{Chain, Cometbft, Reference};
+use crate::topology::units;
+
+const FAMILIES: &[&str] = &["reference", "cometbft"];
+/// Highest number of blocks that are built before a run.
+const BUILT_MAX: u64 = 10_000_000;
+/// Highest height that a topology may name.
+pub(super) const HEIGHT_MAX: u64 = 1_000_000_000_000;
+
+/// What `chain` says.
+pub(super) struct ChainSection {
+    pub(super) family: Chain,
+    pub(super) initial_height: u64,
+    pub(super) built_blocks: u64,
+}
+
+pub(super) fn chain(reader: &mut Reader, at: &At) -> Option<ChainSection> {
+    let example = "{ reference: { block_time: 200ms } }";
+    let fields = reader.map(at, "a map with one node family", example, FAMILIES)?;
+    let families: Vec<_> = fields.iter().filter(|(key, _)| FAMILIES.contains(key)).collect();
+    match &families[..] {
+        [("reference", at)] => reference(reader, at),
+        [(_, at)] => cometbft(reader, at),
+        [] => {
+            let title = "`chain` names no node family";
+            reader.push(
+                Problem::at_key("missing-key", &fields.path, title)
+                    .label("needs one")
+                    .help("write `chain: { reference: {} }` or `chain: { cometbft: {} }`"),
+            );
+            None
+        }
+        [_, (_, second), ..] => {
+            let title = "a chain has one node family";
+            reader.push(Problem::at_key("two-families", &second.path, title).label("one too many"));
+            None
+        }
+    }
+}
+
+fn initial_height(reader: &mut Reader, fields: &Fields) -> Option<u64> {
+    fields.get("initial_height").map_or(Some(1), |at| reader.whole(&at, 1, HEIGHT_MAX))
+}
+
+fn block_time(reader: &mut Reader, fields: &Fields, default_ms: u64) -> Option<u64> {
+    let Some(at) = fields.get("block_time") else { return Some(default_ms) };
+    let ms = reader.unit(&at, "200ms", units::duration_ms)?;
+    if ms == 0 {
+        reader.push(Problem::new("out-of-bounds", &at.path, "`block_time` must be above 0").label("found 0"));
+        return None;
+    }
+    Some(ms)
+}
+
+fn reference(reader: &mut Reader, at: &At) -> Option<ChainSection> {
+    let known = ["block_time", "start_from", "initial_height", "halt_height", "options"];
+    let fields = reader.map(at, "a map", "{ block_time: 200ms }", &known)?;
+    let initial_height = initial_height(reader, &fields);
+    let block_time_ms = block_time(reader, &fields, 1_000);
+    let built_blocks = match fields.get("start_from") {
+        None => Some(0),
+        Some(at) => {
+            let fields = reader.map(&at, "a map", "{ built_blocks: 3000 }", &["built_blocks"])?;
+            let built = reader.required(&fields, "built_blocks", "built_blocks: 3000");
+            built.and_then(|at| reader.whole(&at, 1, BUILT_MAX))
+        }
+    };
+    let halt_height = match fields.get("halt_height") {
+        None => Some(None),
+        Some(at) => reader.whole(&at, 1, HEIGHT_MAX).map(Some),
+    };
+    let options = options(reader, &fields);
+    let reference = Reference { block_time_ms: block_time_ms?, halt_height: halt_height?, options: options? };
+    Some(ChainSection {
+        family: Chain::Reference(reference),
+        initial_height: initial_height?,
+        built_blocks: built_blocks?,
+    })
+}
+
+/// Settings for the node's own configuration, which checks their names and values itself.
+pub(super) fn options(reader: &mut Reader, fields: &Fields) -> Option<BTreeMap<String, serde_json::Value>> {
+    let Some(at) = fields.get("options") else { return Some(BTreeMap::new()) };
+    let options = reader.any_map(&at, "a map of node settings", "{ verify_window: 16 }")?;
+    let mut values = BTreeMap::new();
+    for (key, at) in options.iter() {
+        if RESERVED_OPTIONS.contains(&key) {
+            let title = format!("`{key}` is set by the plan, not by `options`");
+            reader.push(
+                Problem::at_key("reserved-option", &at.path, title)
+                    .label("not an option")
+                    .help("such settings have keys of their own: `storage`, `peers`, `block_time`, `halt_height`"),
+            );
+        } else if let Ok(value) = serde_json::to_value(at.tree) {
+            values.insert(key.to_owned(), value);
+        }
+    }
+    Some(values)
+}
+
+fn cometbft(reader: &mut Reader, at: &At) -> Option<ChainSection> {
+    let known = ["app", "database", "block_time", "binary", "image", "initial_height"];
+    let fields = reader.map(at, "a map", "{ app: persistent_kvstore }", &known)?;
+    let initial_height = initial_height(reader, &fields);
+    let block_time_ms = block_time(reader, &fields, 1_000);
+    let word = |reader: &mut Reader, key: &str, known: &[&str]| match fields.get(key) {
+        None => known.first().map(|&first| first.to_owned()),
+        Some(at) => reader.word(&at, known).map(str::to_owned),
+    };
+    let app = word(reader, "app", COMETBFT_APPS);
+    let database = word(reader, "database", COMETBFT_DATABASES);
+    let text = |reader: &mut Reader, key: &str, example: &str| {
+        let Some(at) = fields.get(key) else { return Some(None) };
+        let text = reader.text(&at, example)?;
+        if text.is_empty() {
+            reader.push(Problem::new("empty", &at.path, format!("`{key}` is empty")).label("empty"));
+            return None;
+        }
+        Some(Some(text.to_owned()))
+    };
+    let binary = text(reader, "binary", "/usr/local/bin/cometbft");
+    let image = text(reader, "image", "cometbft:v0.38.17");
+    let family = Chain::Cometbft(Cometbft {
+        app: app?,
+        database: database?,
+        block_time_ms: block_time_ms?,
+        binary: binary?,
+        image: image?,
+    });
+    Some(ChainSection { family, initial_height: initial_height?, built_blocks: 0 })
+}

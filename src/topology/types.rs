@@ -1,0 +1,213 @@
+//! A topology as checked types: what the file says, with defaults filled in and every name resolved.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+
+use super::units::Delay;
+use crate::timeline::{Address, Expect, FaultKind, Role};
+
+/// A whole topology.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Topology {
+    /// Its name.
+    pub name: String,
+    /// The node family with its options.
+    pub chain: Chain,
+    /// First height of the chain.
+    pub initial_height: u64,
+    /// Blocks built before the first start.
+    pub built_blocks: u64,
+    /// Node groups by name, in file order.
+    pub nodes: IndexMap<String, Group>,
+    /// Transactions to send.
+    pub load: Option<Load>,
+    /// Faults, in file order.
+    pub faults: Vec<Fault>,
+    /// What must hold at the end.
+    pub expect: Expect,
+}
+
+/// A node family with its options.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Chain {
+    /// The built-in reference node.
+    Reference(Reference),
+    /// CometBFT 0.38 with a built-in application.
+    Cometbft(Cometbft),
+}
+
+/// Options of the reference chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    /// Time between blocks in milliseconds.
+    pub block_time_ms: u64,
+    /// Height at which every node halts.
+    pub halt_height: Option<u64>,
+    /// Settings handed to every node's configuration as they are.
+    pub options: BTreeMap<String, serde_json::Value>,
+}
+
+/// Options of a CometBFT chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cometbft {
+    /// The built-in application.
+    pub app: String,
+    /// The database of the node's own stores.
+    pub database: String,
+    /// Time between blocks in milliseconds.
+    pub block_time_ms: u64,
+    /// Program, for engines that run programs.
+    pub binary: Option<String>,
+    /// Image reference, for engines that run images.
+    pub image: Option<String>,
+}
+
+/// Some equal nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// How many.
+    pub count: usize,
+    /// What for.
+    pub role: Role,
+    /// Voting power of each; 0 for full nodes.
+    pub power: u64,
+    /// Storage discipline, of reference nodes.
+    pub storage: Option<String>,
+    /// When they first start.
+    pub start: Start,
+    /// Whom they dial.
+    pub peers: Peers,
+    /// Sync latency by store; `*` is every store without its own.
+    pub sync_latency: IndexMap<String, Latency>,
+    /// Settings handed to these nodes' configuration as they are.
+    pub options: BTreeMap<String, serde_json::Value>,
+}
+
+/// When a node first starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With the run.
+    Run,
+    /// After the first validators answered.
+    After(Delay),
+    /// When the chain is at this height.
+    Height(u64),
+}
+
+/// Whom the nodes of a group dial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peers {
+    /// Every node without a number of its own.
+    All,
+    /// That many, drawn from the seed.
+    Count(usize),
+    /// These nodes.
+    Named(Vec<String>),
+}
+
+/// How long a sync of a store takes in all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// Always the same, in microseconds.
+    Fixed(u64),
+    /// Exponential with this mean in microseconds.
+    Exponential(u64),
+    /// Lognormal by two of its quantiles.
+    Lognormal {
+        /// Median in microseconds.
+        p50_us: u64,
+        /// 99th percentile in microseconds.
+        p99_us: u64,
+    },
+    /// One of these, in microseconds, each as likely.
+    Empirical(Vec<u64>),
+}
+
+/// Transactions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Transactions a second over the whole network.
+    pub rate: f64,
+    /// Size of one in bytes.
+    pub size: usize,
+    /// Kinds with their weights.
+    pub kinds: IndexMap<String, u32>,
+}
+
+/// A fault as written; one entry may become many occurrences.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    /// Unique name.
+    pub name: String,
+    /// What is done.
+    pub kind: FaultKind,
+    /// To whom.
+    pub target: Target,
+    /// When.
+    pub trigger: Trigger,
+    /// How long a pause lasts, or how long the node stays down.
+    pub down: Delay,
+    /// How long it is waited for once it could land, in milliseconds.
+    pub within_ms: u64,
+}
+
+/// Whom a fault is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Node names, at least one.
+    pub nodes: Vec<String>,
+    /// One of them, drawn from the seed for each occurrence, instead of all.
+    pub one_of: bool,
+}
+
+/// When a fault fires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// At an address in a flush.
+    Address(Address),
+    /// When the chain is at this height.
+    Height(u64),
+    /// This long after the first validators answered.
+    Time(Delay),
+    /// Again and again.
+    Every {
+        /// Time between two, in milliseconds.
+        interval_ms: u64,
+        /// Largest deviation of each, in milliseconds.
+        jitter_ms: u64,
+        /// How often.
+        times: u32,
+    },
+    /// After another fault is over.
+    After {
+        /// Its name.
+        fault: String,
+        /// How long after.
+        delay: Delay,
+    },
+}
+
+impl Group {
+    /// Names of the nodes of this group when it is called `name`: the bare name for one node, `name-1` and on for more.
+    pub fn node_names(&self, name: &str) -> Vec<String> {
+        if self.count == 1 {
+            return vec![name.to_owned()];
+        }
+        (1..=self.count).map(|number| format!("{name}-{number}")).collect()
+    }
+}
+
+impl Topology {
+    /// Every node with its group, in plan order.
+    pub fn nodes(&self) -> impl Iterator<Item = (String, &str, &Group)> {
+        self.nodes
+            .iter()
+            .flat_map(|(name, group)| group.node_names(name).into_iter().map(move |node| (node, name.as_str(), group)))
+    }
+
+    /// The height of the last block that exists before any node starts; one below the first height where none does.
+    pub fn built_height(&self) -> u64 {
+        self.initial_height - 1 + self.built_blocks
+    }
+}
