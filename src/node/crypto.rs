@@ -209,6 +209,50 @@ pub fn aggregate(signatures: &[Signature]) -> Result<Signature, CryptoError> {
     Ok(Signature(sum.to_signature().to_bytes()))
 }
 
+/// The key whose signature is the sum of the signatures of all these keys: one signature where a program holds all of
+/// them, as when a chain is built off-line. `None` for no key.
+pub fn sum_of_secrets(keys: &[&SecretKey]) -> Option<SecretKey> {
+    let mut sum = [0u64; 4];
+    for key in keys {
+        sum = add_scalars(sum, limbs(&key.0.to_bytes()));
+    }
+    let mut bytes = [0; 32];
+    for (chunk, limb) in bytes.rchunks_mut(8).zip(sum) {
+        chunk.copy_from_slice(&limb.to_be_bytes());
+    }
+    // Refuses zero, which is the sum of no key.
+    min_pk::SecretKey::from_bytes(&bytes).ok().map(SecretKey)
+}
+
+/// Order of the group, least significant limb first.
+const ORDER: [u64; 4] = [0xffff_ffff_0000_0001, 0x53bd_a402_fffe_5bfe, 0x3339_d808_09a1_d805, 0x73ed_a753_299d_7d48];
+
+fn limbs(bytes: &[u8; 32]) -> [u64; 4] {
+    let mut limbs = [0; 4];
+    for (limb, chunk) in limbs.iter_mut().zip(bytes.rchunks(8)) {
+        *limb = chunk.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
+    }
+    limbs
+}
+
+/// Adds two scalars below the group's order, modulo that order. Not in constant time.
+fn add_scalars(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+    // The order has 255 bits, so that the sum of two fits into 256.
+    let (mut sum, mut carry) = ([0; 4], 0u128);
+    for i in 0..4 {
+        carry += u128::from(a[i]) + u128::from(b[i]);
+        sum[i] = carry as u64;
+        carry >>= 64;
+    }
+    let (mut less, mut borrow) = ([0; 4], false);
+    for i in 0..4 {
+        let (value, first) = sum[i].overflowing_sub(ORDER[i]);
+        let (value, second) = value.overflowing_sub(borrow.into());
+        (less[i], borrow) = (value, first || second);
+    }
+    if borrow { sum } else { less }
+}
+
 /// Whether `signature` is the sum of the signatures of all `keys` over the same `message`.
 pub fn verify_aggregate(keys: &[&PublicKey], message: &[u8], signature: &Signature) -> bool {
     sum_of_keys(keys).is_some_and(|key| pairing_holds(&key, message, signature, DST_MESSAGE))
@@ -353,6 +397,17 @@ mod tests {
         assert!(!verify_aggregate(&publics.iter().collect::<Vec<_>>(), b"m", &sum));
         assert!(!verify_aggregate(&[], b"m", &sum));
         assert_eq!(aggregate(&[]), Err(CryptoError::Empty));
+    }
+
+    #[test]
+    fn the_sum_of_secrets_signs_for_all() {
+        let keys = keys(9);
+        let references: Vec<_> = keys.iter().collect();
+        for n in 1..=9 {
+            let each: Vec<_> = keys[..n].iter().map(|k| k.sign(b"m")).collect();
+            assert_eq!(sum_of_secrets(&references[..n]).unwrap().sign(b"m"), aggregate(&each).unwrap());
+        }
+        assert!(sum_of_secrets(&[]).is_none());
     }
 
     #[test]

@@ -1,0 +1,151 @@
+//! How a database reaches its file: plain positioned writes and one fdatasync a commit, behind a gate that closes for
+//! good when the node stops, so that closing a database writes nothing that a kill would not have written.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use redb::StorageBackend;
+
+use super::StoreName;
+
+/// What databases lie on.
+pub trait Disk: Send + Sync {
+    /// Opens the storage of one database and takes it for this process alone.
+    fn open(&self, name: StoreName) -> io::Result<Box<dyn StorageBackend>>;
+}
+
+/// Files in a folder.
+#[derive(Debug)]
+pub struct FileDisk {
+    data: PathBuf,
+    sync: bool,
+}
+
+impl FileDisk {
+    /// Files in `data`. Without `sync`, syncs do nothing: a power cut may leave anything.
+    pub fn new(data: &Path, sync: bool) -> Self {
+        Self { data: data.to_owned(), sync }
+    }
+}
+
+impl Disk for FileDisk {
+    fn open(&self, name: StoreName) -> io::Result<Box<dyn StorageBackend>> {
+        std::fs::create_dir_all(&self.data)?;
+        let path = self.data.join(name.file());
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(FileBackend { file, sync: self.sync })),
+            Err(std::fs::TryLockError::WouldBlock) => Err(io::Error::other("another process has it open")),
+            Err(std::fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct FileBackend {
+    file: File,
+    sync: bool,
+}
+
+impl StorageBackend for FileBackend {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(out, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        if self.sync { self.file.sync_data() } else { Ok(()) }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(data, offset)
+    }
+}
+
+/// Whether a database may still write, and what it wrote.
+#[derive(Debug)]
+pub struct Gate {
+    open: AtomicBool,
+    syncs: AtomicU64,
+    writes: AtomicU64,
+}
+
+impl Gate {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { open: AtomicBool::new(true), syncs: AtomicU64::new(0), writes: AtomicU64::new(0) })
+    }
+
+    /// Refuses every later write.
+    pub(super) fn close(&self) {
+        self.open.store(false, Ordering::Release);
+    }
+
+    /// Syncs since the database was opened.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+
+    /// Writes since the database was opened.
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
+    }
+
+    fn pass(&self) -> io::Result<()> {
+        if self.open.load(Ordering::Acquire) { Ok(()) } else { Err(io::Error::other("the node has stopped")) }
+    }
+}
+
+/// A backend behind its gate.
+pub(super) struct Gated {
+    pub(super) inner: Box<dyn StorageBackend>,
+    pub(super) gate: Arc<Gate>,
+}
+
+impl fmt::Debug for Gated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gated").field("gate", &self.gate).finish_non_exhaustive()
+    }
+}
+
+impl StorageBackend for Gated {
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.inner.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.gate.pass()?;
+        self.inner.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.gate.pass()?;
+        self.gate.syncs.fetch_add(1, Ordering::Relaxed);
+        self.inner.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.gate.pass()?;
+        self.gate.writes.fetch_add(1, Ordering::Relaxed);
+        self.inner.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.inner.close()
+    }
+}
