@@ -14,9 +14,10 @@ pub struct Store {
     /// Name used in addresses, such as `blockstore.db`.
     pub name: String,
     /// Paths relative to the node's home. One that ends in `/` takes every file below it, any other
-    /// is one file exactly (so that `n4/` does not take `n4.log`); a trailing `*` matches a file-name prefix.
+    /// is one file exactly (so that `n4/` does not take `n4.log`); `*` there is any text within a file name.
     pub paths: Vec<String>,
-    /// Files below `paths` that are never part of a commit, by file name (goleveldb's `LOG`).
+    /// Files below `paths` that are never part of a commit, by file name, with `*` for any text: goleveldb's `LOG`,
+    /// `MANIFEST-*` and `*.ldb`, which its compaction writes and syncs whenever it likes.
     #[serde(default)]
     pub except: Vec<String>,
 }
