@@ -133,6 +133,19 @@ fn log_marks() -> Vec<LogMark> {
             LogMeaning::FlushPoint { from: "from".to_owned(), to: "to".to_owned() },
         ),
     ];
+    // How the node words a start that it refuses.
+    for (token, class) in [
+        ("the application is ahead of the block store", "app-ahead"),
+        ("the state is ahead of the block store", "state-ahead"),
+        ("more than one block ahead of the state", "store-ahead"),
+        ("a window ahead of the state", "store-ahead"),
+        ("the application is below the lowest block kept", "app-too-old"),
+        ("read the sign state", "sign-state-unreadable"),
+        ("was signed already", "sign-regression"),
+        ("another message was signed there already", "sign-regression"),
+    ] {
+        all.push(marks::trouble(&[token], class));
+    }
     all.extend(marks::troubles());
     all
 }
