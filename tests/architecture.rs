@@ -14,7 +14,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("plan", &["topology", "timeline", "agent_client"]),
     ("fault", &["plan", "topology", "timeline", "agent_client"]),
     ("agent", &["agent_client", "timeline", "sys"]),
-    ("engine", &["timeline", "sys"]),
+    ("engine", &["agent_client", "timeline", "sys"]),
     ("chain", &["engine", "plan", "timeline", "agent_client"]),
     ("judge", &["timeline"]),
     ("report", &["judge", "timeline"]),

@@ -16,11 +16,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A connection to an agent.
-pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
+pub use crate::agent_client::ByteStream;
 
 /// What an engine can do here and now; the plan is checked against it before anything is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

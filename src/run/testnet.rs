@@ -55,8 +55,7 @@ struct ThroughEngine {
 #[async_trait::async_trait]
 impl Dial for ThroughEngine {
     async fn dial(&self) -> std::io::Result<Box<dyn ByteStream>> {
-        let stream = self.engine.dial(&self.run, &self.node).await.map_err(std::io::Error::other)?;
-        Ok(Box::new(stream))
+        self.engine.dial(&self.run, &self.node).await.map_err(std::io::Error::other)
     }
 }
 
