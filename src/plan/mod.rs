@@ -1,6 +1,18 @@
 //! The topology made concrete by a seed. A pure function of (topology, seed): the same bytes twice.
 //! Endpoints stay symbolic; addresses and ports belong to the engine's binding.
 
+mod build;
+mod draw;
+mod faults;
+mod graph;
+mod layout;
+#[cfg(test)]
+mod tests;
+
+pub use build::build;
+pub(crate) use faults::{aim, span};
+pub use layout::check_layout;
+
 use std::collections::BTreeMap;
 
 use indexmap::IndexMap;

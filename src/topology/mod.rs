@@ -20,6 +20,8 @@ mod units;
 
 pub use diagnostic::{Problem, Problems, Source};
 pub use path::Path;
+pub(crate) use reader::listed;
+pub(crate) use similar::nearest;
 pub use types::{Chain, Cometbft, Fault, Group, Latency, Load, Peers, Reference, Start, Target, Topology, Trigger};
 pub use units::Delay;
 

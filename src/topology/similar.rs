@@ -1,7 +1,7 @@
 //! "Did you mean": the known word nearest to a misspelt one.
 
 /// The nearest of `known`, if it is near enough to be meant.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase().replace('_', "-");
     known
         .into_iter()

@@ -57,7 +57,7 @@ pub struct Cometbft {
     pub database: String,
     /// Time between blocks in milliseconds.
     pub block_time_ms: u64,
-    /// Program, for engines that run programs.
+    /// Program on this machine; `cometbft` on the search path when neither this nor an image is given.
     pub binary: Option<String>,
     /// Image reference, for engines that run images.
     pub image: Option<String>,

@@ -127,6 +127,10 @@ fn cometbft(reader: &mut Reader, at: &At) -> Option<ChainSection> {
     };
     let binary = text(reader, "binary", "/usr/local/bin/cometbft");
     let image = text(reader, "image", "cometbft:v0.38.17");
+    if let (Some(_), Some(at)) = (fields.get("binary"), fields.get("image")) {
+        let problem = Problem::at_key("two-builds", &at.path, "a node is made from a program or from an image");
+        reader.push(problem.label("one too many").help("keep `binary` or `image`"));
+    }
     let family = Chain::Cometbft(Cometbft {
         app: app?,
         database: database?,

@@ -1,0 +1,121 @@
+//! From topology and seed to the plan.
+
+use indexmap::IndexMap;
+use jiff::{SignedDuration, Timestamp};
+use rand::{Rng, RngExt};
+
+use super::draw::{Purpose, delay_ms, stream};
+use super::{
+    BuildPlan, ChainPlan, CometbftPlan, LoadPlan, NodePlan, Plan, ReferencePlan, StartAt, faults::faults, graph,
+};
+use crate::agent_client::protocol::Latency;
+use crate::topology::{self, Chain, Group, Problem, Start, Topology};
+
+/// Earliest genesis: 2025-01-01T00:00:00Z. Long past, so that no chain begins in the future of its nodes.
+const GENESIS_FIRST: i64 = 1_735_689_600;
+/// Seconds after it within which the seed places the genesis.
+const GENESIS_SPREAD: i64 = 180 * 86_400;
+/// How long nodes may take to agree when the topology does not say, in milliseconds.
+const CONVERGE_WITHIN_MS: u64 = 60_000;
+/// Bytes of the name in a chain id; with the longest seed it stays under CometBFT's 50.
+const CHAIN_NAME_MAX: usize = 28;
+/// The program of a CometBFT node when the topology names none.
+const COMETBFT_BINARY: &str = "cometbft";
+
+/// Makes the plan. The same topology and seed give the same plan, byte for byte.
+///
+/// # Errors
+/// When the peers that the topology asks for cannot be drawn.
+pub fn build(topology: &Topology, seed: u64) -> Result<Plan, Problem> {
+    let mut expect = topology.expect.clone();
+    if expect.converge_within_ms.is_none() && expect.halt_height.is_none() {
+        expect.converge_within_ms = Some(CONVERGE_WITHIN_MS);
+    }
+    Ok(Plan {
+        name: topology.name.clone(),
+        seed,
+        chain_id: chain_id(&topology.name, seed),
+        initial_height: topology.initial_height,
+        built_blocks: topology.built_blocks,
+        genesis_time: genesis_time(&mut stream(seed, Purpose::Genesis)),
+        chain: chain(&topology.chain),
+        nodes: nodes(topology, seed)?,
+        load: topology.load.as_ref().map(|load| LoadPlan {
+            rate: load.rate,
+            size: load.size,
+            kinds: load.kinds.clone(),
+            seed: stream(seed, Purpose::Load).random(),
+        }),
+        faults: faults(topology, &mut stream(seed, Purpose::Faults)),
+        expect,
+    })
+}
+
+fn chain_id(name: &str, seed: u64) -> String {
+    // Names of topologies are ASCII.
+    let short = name[..name.len().min(CHAIN_NAME_MAX)].trim_end_matches('-');
+    format!("{short}-{seed}")
+}
+
+fn genesis_time(rng: &mut impl Rng) -> String {
+    let after = SignedDuration::from_secs(rng.random_range(0..GENESIS_SPREAD));
+    let first = Timestamp::from_second(GENESIS_FIRST).expect("a constant within range");
+    (first + after).to_string()
+}
+
+fn chain(chain: &Chain) -> ChainPlan {
+    match chain {
+        Chain::Reference(reference) => ChainPlan::Reference(ReferencePlan {
+            block_time_ms: reference.block_time_ms,
+            halt_height: reference.halt_height,
+            options: reference.options.clone(),
+        }),
+        Chain::Cometbft(cometbft) => ChainPlan::Cometbft(CometbftPlan {
+            app: cometbft.app.clone(),
+            database: cometbft.database.clone(),
+            block_time_ms: cometbft.block_time_ms,
+            build: match (&cometbft.binary, &cometbft.image) {
+                (None, Some(image)) => BuildPlan::Image(image.clone()),
+                (binary, _) => BuildPlan::Binary(binary.clone().unwrap_or_else(|| COMETBFT_BINARY.to_owned())),
+            },
+        }),
+    }
+}
+
+fn nodes(topology: &Topology, seed: u64) -> Result<Vec<NodePlan>, Problem> {
+    let mut keys = stream(seed, Purpose::Keys);
+    let mut starts = stream(seed, Purpose::Starts);
+    let peers = graph::peers(topology, &mut stream(seed, Purpose::Graph))?;
+    let names: Vec<String> = topology.nodes().map(|(node, _, _)| node).collect();
+    let plan = |((name, group_name, group), peers): ((String, &str, &Group), Vec<usize>)| {
+        let start = match group.start {
+            Start::Run => StartAt::Run,
+            Start::After(delay) => StartAt::AfterMs(delay_ms(&mut starts, delay)),
+            Start::Height(height) => StartAt::Height(height),
+        };
+        NodePlan {
+            name,
+            group: group_name.to_owned(),
+            role: group.role,
+            power: group.power,
+            key_seed: hex::encode(keys.random::<[u8; 32]>()),
+            start,
+            holds_built: topology.built_blocks > 0 && start == StartAt::Run,
+            storage: group.storage.clone(),
+            peers: peers.into_iter().map(|at| names[at].clone()).collect(),
+            sync_latency: group.sync_latency.iter().map(latency).collect::<IndexMap<_, _>>(),
+            options: group.options.clone(),
+        }
+    };
+    Ok(topology.nodes().zip(peers).map(plan).collect())
+}
+
+fn latency((store, latency): (&String, &topology::Latency)) -> (String, Latency) {
+    let latency = match latency {
+        topology::Latency::Fixed(us) => Latency::Fixed(*us),
+        topology::Latency::Exponential(mean) => Latency::Exponential(*mean),
+        topology::Latency::Lognormal { p50_us, p99_us } => Latency::Lognormal { p50_us: *p50_us, p99_us: *p99_us },
+        topology::Latency::Empirical(values) => Latency::Empirical(values.clone()),
+    };
+    (store.clone(), latency)
+}
