@@ -1,1 +1,111 @@
-//! Timeline to findings to verdict; pure.
+//! Timeline to findings to verdict; pure, and the only thing that decides a verdict.
+//!
+//! Every rule is a function of one neutral picture ([`model`]), which is gathered from a timeline record by record or read
+//! from an observation file. Rules give findings; [`merge`] folds consequences into their causes; the worst finding is
+//! the verdict.
+
+mod agreement;
+mod exits;
+mod expectations;
+mod faults;
+mod gather;
+mod judgement;
+mod liveness;
+mod merge;
+mod model;
+mod power;
+mod predict;
+mod series;
+mod signature;
+mod table;
+mod triage;
+mod verdict;
+
+pub use judgement::{FaultRow, JSON_VERSION, Judgement, NodeRow};
+pub use predict::{Expected, Predicted, predict};
+pub use verdict::{Consequence, Finding, Note, Outcome, Verdict};
+
+use gather::Gather;
+use model::Model;
+
+use crate::timeline::{Record, Role};
+
+/// Judges a timeline, whole or as far as it has come.
+pub fn judge(records: &[Record]) -> Judgement {
+    let mut judge = Judge::new();
+    for record in records {
+        judge.push(record);
+    }
+    judge.judgement()
+}
+
+/// Judges a timeline as it grows.
+#[derive(Clone, Debug, Default)]
+pub struct Judge {
+    gather: Gather,
+}
+
+impl Judge {
+    /// Before the first record.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next record in.
+    pub fn push(&mut self, record: &Record) {
+        self.gather.push(record);
+    }
+
+    /// What can be said so far. Costs time in proportion to the heights seen, not to the records.
+    pub fn judgement(&self) -> Judgement {
+        conclude(&self.gather.model, Vec::new(), Vec::new())
+    }
+}
+
+/// Runs every rule over a model; `findings` and `notes` are what other sources have said already.
+fn conclude(model: &Model, mut findings: Vec<Finding>, mut notes: Vec<Note>) -> Judgement {
+    let (rows, unproven) = faults::table(model);
+    findings.extend(unproven);
+    findings.extend(agreement::check(model));
+    findings.extend(agreement::nothing_in_common(model));
+    findings.extend(expectations::check(model));
+    for (found, noted) in [liveness::check(model), power::check(model), exits::check(model)] {
+        findings.extend(found);
+        notes.extend(noted);
+    }
+    notes.extend(expectations::notes(model));
+    let findings = merge::merge(findings);
+    let verdict = findings.first().map_or(Verdict::Converged, |f| f.verdict);
+    Judgement {
+        version: JSON_VERSION,
+        run: model.identity.run.clone(),
+        topology: model.identity.topology.clone(),
+        seed: model.identity.seed,
+        engine: model.identity.engine.clone(),
+        verdict,
+        nodes: node_rows(model, &findings),
+        findings,
+        notes,
+        faults: rows,
+        heights_compared: model.states.compared(),
+        distinct_app_hashes: model.states.distinct(),
+        results: String::new(),
+        interrupted: model.end.interrupted,
+    }
+}
+
+fn node_rows(model: &Model, findings: &[Finding]) -> Vec<NodeRow> {
+    let row = |node: &model::Node| NodeRow {
+        name: node.name.clone(),
+        role: node.role.unwrap_or(Role::Full),
+        verdict: findings
+            .iter()
+            .find(|f| f.names().any(|name| name == node.name))
+            .map_or(Verdict::Converged, |f| f.verdict),
+        height: node.samples.last().map(|s| s.height),
+        app_hash: node.app_hash.as_ref().map(|(_, hash)| hash.clone()),
+        starts: node.lives.keys().next_back().copied().unwrap_or(0),
+        heights: node.last_heights(),
+    };
+    model.nodes.iter().map(row).collect()
+}

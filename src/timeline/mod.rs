@@ -5,6 +5,8 @@
 mod address;
 mod event;
 mod layout;
+pub mod line;
+mod read;
 
 pub use address::{Address, HeightRange, HeightSource, Heights, Landed, Mode, Phase, StoreProgress, WriteAt};
 pub use event::{
@@ -12,3 +14,4 @@ pub use event::{
     RunStarted, Setup, Status, SyncLatency, Tally, Tier, VERSION,
 };
 pub use layout::{Commit, HeightKind, HeightMark, Layout, LogMark, LogMeaning, Store};
+pub use read::{ReadError, Reader, Torn, read_all};

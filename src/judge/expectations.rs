@@ -1,0 +1,218 @@
+//! What the topology expects, and whether the run proves anything at all.
+
+use std::collections::BTreeMap;
+
+use super::model::Model;
+use super::{Finding, Note, Verdict};
+use crate::timeline::Mode;
+
+use super::liveness::mode_name;
+
+/// Expectations that do not hold, and reasons why the run proves nothing.
+pub(crate) fn check(model: &Model) -> Vec<Finding> {
+    let mut findings = syncs(model);
+    findings.extend(halt_missed(model));
+    findings.extend(tool_errors(model));
+    findings.extend(missing(model));
+    findings.extend(unproven(model));
+    findings
+}
+
+/// Median syncs a block by store, for the nodes and modes that the topology names.
+fn syncs(model: &Model) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, modes) in &model.expect.syncs_per_block {
+        let nodes: Vec<&super::model::Node> =
+            model.nodes.iter().filter(|n| &n.name == name || &n.group == name).collect();
+        for node in nodes {
+            for (mode, stores) in modes {
+                for (store, wanted) in stores {
+                    findings.extend(syncs_of(node, *mode, store, *wanted));
+                }
+            }
+        }
+    }
+    findings
+}
+
+fn syncs_of(node: &super::model::Node, mode: Mode, store: &str, wanted: u64) -> Option<Finding> {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut evidence = Vec::new();
+    let mut blocks = 0;
+    for (_, tally, seq) in node.tallies.iter().filter(|(_, t, _)| t.mode == Some(mode)) {
+        blocks += tally.blocks;
+        let Some(seen) = tally.per_block.get(store) else { continue };
+        evidence.push(*seq);
+        for (syncs, times) in seen {
+            *counts.entry(*syncs).or_default() += times;
+        }
+    }
+    let named = || format!("syncs a block of {store} in {}", mode_name(mode));
+    if blocks == 0 {
+        return Some(
+            Finding::new(Verdict::Inconclusive, format!("{}: no block was counted, {wanted} expected", named()))
+                .node(&node.name)
+                .why("an expectation about something that never happened is not met")
+                .next("let the node make blocks in that mode, or drop the expectation"),
+        );
+    }
+    // A store without any sync has no entry, and every block counts as none.
+    let counted: u64 = counts.values().sum();
+    *counts.entry(0).or_default() += blocks.saturating_sub(counted);
+    let median = weighted_median(&counts);
+    (median != wanted).then(|| {
+        Finding::new(
+            Verdict::ExpectationFailed,
+            format!("{}: median {median} over {blocks} blocks, expected {wanted}", named()),
+        )
+        .node(&node.name)
+        .why("the number of synced writes a block is not the one that the topology asks for")
+        .next("run `midflush observe` on this node to see which commit each sync ends")
+        .evidence(evidence.iter().rev().take(8).copied())
+    })
+}
+
+/// The median of counted values: the lower one for an even number.
+fn weighted_median(counts: &BTreeMap<u64, u64>) -> u64 {
+    let total: u64 = counts.values().sum();
+    let mut before = 0;
+    for (value, times) in counts {
+        before += times;
+        if 2 * before >= total {
+            return *value;
+        }
+    }
+    0
+}
+
+/// Nodes beyond the height at which they had to stop.
+fn halt_missed(model: &Model) -> Vec<Finding> {
+    let Some(halt) = model.expect.halt_height else { return Vec::new() };
+    let mut findings = Vec::new();
+    for (index, node) in model.nodes.iter().enumerate() {
+        let seen = node.samples.iter().max_by_key(|s| s.height).map(|s| (s.height, s.seq));
+        let stored = node.last_heights().store.map(|h| (h, 0));
+        let served = model.blocks.range_of(index).map(|(_, to)| (to, 0));
+        let Some((actual, seq)) = [seen, stored, served].into_iter().flatten().max_by_key(|(h, _)| *h) else {
+            continue;
+        };
+        if actual > halt {
+            findings.push(
+                Finding::new(
+                    Verdict::HaltMissed,
+                    format!("went to {actual}, its halt height is {halt} (+{})", actual - halt),
+                )
+                .node(&node.name)
+                .height(actual)
+                .why("a node has to stop at the height that it is configured for, in block sync as well")
+                .next("look at where the halt height is checked: before the block is stored, in both modes")
+                .evidence(Some(seq).filter(|seq| *seq > 0)),
+            );
+        }
+    }
+    findings
+}
+
+fn tool_errors(model: &Model) -> Vec<Finding> {
+    let error = |(what, seq): &(String, u64)| {
+        Finding::new(Verdict::ToolError, what.clone())
+            .why("midflush or its machine failed, so nothing is said about the nodes")
+            .next("mend it and run again")
+            .evidence([*seq])
+    };
+    model.end.tool_errors.iter().map(error).collect()
+}
+
+/// What was not seen and had to be.
+fn missing(model: &Model) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !model.complete {
+        return findings;
+    }
+    let end = &model.end;
+    let inconclusive =
+        |detail: String| Finding::new(Verdict::Inconclusive, detail).why("what was not seen cannot be judged");
+    if end.interrupted {
+        findings.push(inconclusive("the run was interrupted".to_owned()).next("run it again"));
+    } else if end.time_limit {
+        findings.push(inconclusive("the run's time limit came before its end".to_owned()).next("give it more time"));
+    } else if !end.ended {
+        findings.push(
+            inconclusive("the timeline ends before the run does".to_owned())
+                .next("if the controller died, `midflush clean` removes what it left"),
+        );
+    }
+    if let Some((false, why, seq)) = &end.settled {
+        findings.push(
+            inconclusive(format!("the nodes did not come together in time: {why}"))
+                .next("look at the nodes that stayed behind")
+                .evidence([*seq]),
+        );
+    }
+    for node in model.nodes.iter().filter(|n| n.samples.is_empty() && n.alive()) {
+        findings.push(inconclusive("its RPC never answered".to_owned()).node(&node.name).next("read its log"));
+    }
+    let validators = model.nodes.len();
+    if validators > 1 && model.states.compared() == 0 {
+        findings.push(
+            inconclusive("no height was compared between two nodes".to_owned())
+                .next("look at why no block hashes were read"),
+        );
+    }
+    findings
+}
+
+/// Whether agreement after the fault means anything: hashes must have moved, and transactions must have been there.
+fn unproven(model: &Model) -> Option<Finding> {
+    let because = |why: String, seq: Option<u64>| {
+        Finding::new(Verdict::ConvergedUnproven, why)
+            .why("equal hashes prove nothing when nothing changed")
+            .next("send transactions that change the application's state, before and after the fault")
+            .evidence(seq)
+    };
+    if model.load.known && !model.load.wanted {
+        return Some(because("no load: no transaction was sent".to_owned(), None));
+    }
+    if model.load.known && model.load.accepted == 0 {
+        return Some(because("no load: no transaction was accepted".to_owned(), model.load.seq));
+    }
+    if model.states.is_empty() || model.states.compared() == 0 {
+        return None;
+    }
+    let from = height_at_last_fault(model).unwrap_or(0);
+    let after = model.states.distinct_from(from, 2);
+    (after < 2).then(|| {
+        let since = if from > 0 { format!(" after height {from}, where the last fault was") } else { String::new() };
+        because(format!("{after} distinct app hash over the whole stretch{since}"), None)
+    })
+}
+
+/// The best height seen when the last fault took effect.
+fn height_at_last_fault(model: &Model) -> Option<u64> {
+    let at = model.last_fault_us()?;
+    let before = model.nodes.iter().flat_map(|n| &n.samples).filter(|s| s.at_us <= at).map(|s| s.height);
+    let landed =
+        model.faults.iter().filter_map(|f| f.landed.as_ref()).filter(|l| l.at_us == at).map(|l| l.landed.height);
+    before.chain(landed).max()
+}
+
+/// What the run is about to be told beside its findings.
+pub(crate) fn notes(model: &Model) -> Vec<Note> {
+    let mut notes = Vec::new();
+    if let Some((true, why, _)) = &model.end.settled {
+        notes.push(Note::run("settled", why.clone()));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_counts() {
+        assert_eq!(weighted_median(&BTreeMap::from([(0, 30), (1, 1)])), 0);
+        assert_eq!(weighted_median(&BTreeMap::from([(4, 2), (5, 90), (6, 8)])), 5);
+        assert_eq!(weighted_median(&BTreeMap::new()), 0);
+    }
+}

@@ -1,0 +1,272 @@
+//! Whether each node came along: by progress of its height against the best of the rest, never by what it says of itself.
+
+use super::model::{Model, Node, Sample, Us};
+use super::power::outages;
+use super::{Finding, Note, Verdict, series};
+use crate::timeline::Mode;
+
+/// What each node's heights say.
+pub(crate) fn check(model: &Model) -> (Vec<Finding>, Vec<Note>) {
+    let mut findings = Vec::new();
+    let outages = outages(model);
+    for (index, node) in model.nodes.iter().enumerate() {
+        findings.extend(regressed(node));
+        let down = outages.iter().any(|o| o.node == index && o.to.is_none());
+        if !down && let Some(finding) = came_along(model, index) {
+            findings.push(finding);
+        }
+    }
+    (findings, Vec::new())
+}
+
+fn came_along(model: &Model, index: usize) -> Option<Finding> {
+    let node = &model.nodes[index];
+    let from = healthy_since(model, node);
+    if let Some(finding) = silent(model, index, from) {
+        return Some(finding);
+    }
+    let last = *node.samples.last()?;
+    if series::in_step(model, index, &last) {
+        return flag_stuck(model, index).or_else(|| over_budget(model, index));
+    }
+    behind(model, index, from, &last)
+}
+
+/// Since when no fault and no start excuses a node: its last start, the end of its last pause.
+fn healthy_since(model: &Model, node: &Node) -> Us {
+    let started = node.last_life().and_then(|(_, life)| life.started).map(|(at, _)| at);
+    let faults = model.faults.iter().filter(|f| f.setup.node == node.name);
+    let reverted = faults.filter_map(|f| f.reverted.as_ref()).map(|(at, _, _)| *at).max();
+    started.max(reverted).unwrap_or(0)
+}
+
+/// A process that is alive and has stopped answering.
+fn silent(model: &Model, index: usize, from: Us) -> Option<Finding> {
+    let node = &model.nodes[index];
+    let (at, reason, seq) = node.silences.last()?;
+    let last = node.samples.last();
+    if last.is_some_and(|s| s.at_us > *at) || node.lives.is_empty() {
+        return None;
+    }
+    let since = (*at).max(from);
+    if model.end.last_us.saturating_sub(since) < model.patience.halt_us {
+        return None;
+    }
+    let seconds = model.end.last_us.saturating_sub(since) / 1_000_000;
+    let detail = format!("the process lives, and its RPC has not answered for {seconds} s ({reason})");
+    Some(
+        Finding::new(Verdict::Stuck, detail + &cause_words(node))
+            .node(&node.name)
+            .height(last.map(|s| s.height))
+            .why("a node that does not answer for so long after its start has not come back")
+            .next("read the end of its log; a handshake that replays keeps RPC closed, and says so there")
+            .evidence([*seq].into_iter().chain(cause_seq(node))),
+    )
+}
+
+fn behind(model: &Model, index: usize, from: Us, last: &Sample) -> Option<Finding> {
+    let node = &model.nodes[index];
+    let best = |at: Us| model.best_of_rest(index, at).unwrap_or(0);
+    let frozen = series::frozen_since(&node.samples)?;
+    let frozen = Sample { at_us: frozen.at_us.max(from.min(last.at_us)), ..frozen };
+    let rest_made = best(last.at_us).saturating_sub(best(frozen.at_us));
+    let stood_us = last.at_us - frozen.at_us;
+    let frozen_now = rest_made >= model.patience.frozen_blocks && stood_us >= model.patience.grace_us;
+    if frozen_now || stood_us >= model.patience.halt_us {
+        return Some(stuck(node, &frozen, last, best(last.at_us)));
+    }
+    let start = *node.samples.iter().find(|s| s.at_us >= from).unwrap_or(last);
+    let own = series::rate((start.at_us, start.height), (last.at_us, last.height));
+    let (rest_start, rest_end) = (best(start.at_us), best(last.at_us));
+    let rest = series::rate((start.at_us, rest_start), (last.at_us, rest_end));
+    let gap = (rest_start.saturating_sub(start.height), rest_end.saturating_sub(last.height));
+    if last.at_us == start.at_us || rest_end < rest_start + model.patience.frozen_blocks || gap.1 < gap.0 {
+        return Some(unfinished(model, node, last, gap, own - rest));
+    }
+    let evidence = [start.seq, last.seq];
+    if own < rest {
+        let detail = format!(
+            "{own:.1} blocks/s against {rest:.1} blocks/s of the rest, {} behind, projected time to catch up: infinite",
+            gap.1
+        );
+        return Some(
+            Finding::new(Verdict::NeverCatchesUp, detail + &cause_words(node))
+                .node(&node.name)
+                .height(last.height)
+                .why("its height advances, but more slowly than that of the rest, so the gap grows")
+                .next("look at what a block costs it: syncs, verification, peers that are dropped")
+                .evidence(evidence),
+        );
+    }
+    let detail = format!(
+        "{} blocks behind and the gap does not shrink: {own:.1} blocks/s like the rest ({})",
+        gap.1,
+        mode_words(last)
+    );
+    Some(
+        Finding::new(Verdict::Stuck, detail + &cause_words(node))
+            .node(&node.name)
+            .height(last.height)
+            .why("a node that never closes its gap does not come back")
+            .next("look at which peers serve it, and whether they hold blocks back")
+            .evidence(evidence),
+    )
+}
+
+fn stuck(node: &Node, frozen: &Sample, last: &Sample, best: u64) -> Finding {
+    let detail = format!(
+        "at height {} since t={} s, mode {}, while the rest is at {best}",
+        last.height,
+        frozen.at_us / 1_000_000,
+        mode_words(last)
+    );
+    Finding::new(Verdict::Stuck, detail + &cause_words(node))
+        .node(&node.name)
+        .height(last.height)
+        .why("the process is alive and answers, but its height does not move while the rest advances")
+        .next("read its log from that moment on; RPC, health checks and `catching_up` say nothing about progress")
+        .evidence([frozen.seq, last.seq].into_iter().chain(cause_seq(node)))
+}
+
+/// Still on its way when the run ended.
+fn unfinished(model: &Model, node: &Node, last: &Sample, gap: (u64, u64), gain: f64) -> Finding {
+    let left = if gain > 0.0 { format!(", about {:.0} s more", gap.1 as f64 / gain) } else { String::new() };
+    let detail = format!("still {} blocks behind at the end, {} at its start{left}", gap.1, gap.0);
+    let since = model.last_fault_us().unwrap_or(0);
+    let budget = model.expect.converge_within_ms.map(|ms| ms * 1000);
+    let over = budget.is_some_and(|budget| last.at_us.saturating_sub(since) > budget);
+    let verdict = if over { Verdict::ExpectationFailed } else { Verdict::Inconclusive };
+    let why = if over { "the time to converge is over" } else { "it was catching up, and the end came first" };
+    Finding::new(verdict, detail)
+        .node(&node.name)
+        .height(last.height)
+        .why(why)
+        .next("run it again with more time")
+        .evidence([last.seq])
+}
+
+/// In step, and still calling itself catching up: it never joins consensus.
+fn flag_stuck(model: &Model, index: usize) -> Option<Finding> {
+    let node = &model.nodes[index];
+    let row: Vec<&Sample> = node.samples.iter().rev().take_while(|s| s.catching_up == Some(true)).collect();
+    let (last, first) = (*row.first()?, *row.last()?);
+    let since = series::in_step_since(model, index, first.at_us)?;
+    let stood = last.at_us - since;
+    let never_signs = node.signed == Some(0) && stood > 0;
+    if stood < model.patience.flag_us && !never_signs {
+        return None;
+    }
+    let signs = if node.signed == Some(0) { " and never signs" } else { "" };
+    let detail = format!(
+        "mode sync: its height follows the rest, but it has called itself catching up for {} s{signs}",
+        stood / 1_000_000
+    );
+    Some(
+        Finding::new(Verdict::Stuck, detail + &cause_words(node))
+            .node(&node.name)
+            .height(last.height)
+            .why("it has all blocks and never leaves block sync, so a validator's votes are missing")
+            .next("look at what its block sync waits for: a peer that claims a higher tip, or the switch to consensus")
+            .evidence([first.seq, last.seq]),
+    )
+}
+
+fn over_budget(model: &Model, index: usize) -> Option<Finding> {
+    let budget = model.expect.converge_within_ms? * 1000;
+    let node = &model.nodes[index];
+    let from = model.last_fault_us().unwrap_or(0);
+    let in_step = series::in_step_since(model, index, 0)?;
+    let joined = node.samples.iter().rev().take_while(|s| s.catching_up != Some(true)).last()?;
+    let came = in_step.max(joined.at_us);
+    let took = came.saturating_sub(from);
+    if took <= budget {
+        return None;
+    }
+    let all_blocks = series::first_in_step(model, index, from).unwrap_or(came);
+    let waited = came.saturating_sub(all_blocks);
+    let mut detail = format!("agreed {} s after it should start to, budget {} s", took / 1_000_000, budget / 1_000_000);
+    if waited > 0 {
+        detail.push_str(&format!(", {} s of it with all blocks present", waited / 1_000_000));
+    }
+    let start = node.samples.partition_point(|s| s.at_us < from);
+    let stalls = series::rates(&node.samples[start..]).map(|r| r.stalls).unwrap_or_default();
+    if let Some((a, b)) = stalls.iter().max_by_key(|(a, b)| b - a) {
+        detail.push_str(&format!("; longest stall {} s from t={} s", (b - a) / 1_000_000, a / 1_000_000));
+    }
+    Some(
+        Finding::new(Verdict::ConvergedSlow, detail)
+            .node(&node.name)
+            .height(joined.height)
+            .why("it came back, but not within the time that the topology allows")
+            .next("look at where the time went: down, replaying, catching up, or waiting with all blocks present")
+            .evidence([joined.seq]),
+    )
+}
+
+/// A height that goes down, apart from what a node that defers its flushes may lose.
+fn regressed(node: &Node) -> Option<Finding> {
+    let mut best: Option<Sample> = None;
+    for sample in &node.samples {
+        let Some(top) = best.filter(|top| top.height > sample.height) else {
+            best = Some(*sample);
+            continue;
+        };
+        let held = node.defers() && top.catching_up == Some(true);
+        if held && sample.height >= durable_before(node, sample.at_us) {
+            best = Some(*sample);
+            continue;
+        }
+        let lost = top.height - sample.height;
+        return Some(
+            Finding::new(
+                Verdict::HeightRegressed,
+                format!("{} → {}: {lost} acknowledged blocks lost", top.height, sample.height),
+            )
+            .node(&node.name)
+            .height(sample.height)
+            .why("a height that the node had reported was gone after the restart")
+            .next("look at which store's commits were acknowledged before they were written")
+            .evidence([top.seq, sample.seq]),
+        );
+    }
+    None
+}
+
+/// The highest height known to be flushed whole before a time.
+fn durable_before(node: &Node, at: Us) -> u64 {
+    let flushed = node.tallies.iter().filter(|(t, tally, _)| *t <= at && tally.flushes > 0);
+    flushed.map(|(_, tally, _)| tally.height).max().unwrap_or(0)
+}
+
+fn mode_words(sample: &Sample) -> &'static str {
+    match sample.catching_up {
+        Some(true) => "sync",
+        Some(false) => "consensus",
+        None => "unknown",
+    }
+}
+
+/// What its log says about the cause.
+fn cause_words(node: &Node) -> String {
+    cause(node).map_or_else(String::new, |t| format!("; its log says ({}): {}", t.class, t.line))
+}
+
+fn cause_seq(node: &Node) -> Option<u64> {
+    cause(node).map(|t| t.seq)
+}
+
+fn cause(node: &Node) -> Option<&super::model::Trouble> {
+    use super::signature::{Weight, by_class};
+    let (_, life) = node.last_life()?;
+    let matters = |class: &str| by_class(class).is_none_or(|s| s.weight != Weight::Harmless);
+    life.troubles.iter().rev().find(|t| matters(&t.class))
+}
+
+/// The mode's word in findings and notes.
+pub(crate) fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Consensus => "consensus",
+        Mode::BlockSync => "block sync",
+        Mode::Replay => "replay",
+    }
+}
