@@ -4,6 +4,7 @@
 mod clean;
 mod engines;
 mod image;
+mod judge;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -24,6 +25,8 @@ enum Command {
     Clean(clean::Args),
     /// Make the container image of this binary, without a registry
     Image(image::Args),
+    /// Judge a stored timeline
+    Judge(judge::Args),
 }
 
 /// A failure that the user is told about, with the exit code that scripts read.
@@ -76,6 +79,7 @@ pub fn main() -> ExitCode {
     let result: Result<Code, CliError> = match cli.command {
         Command::Clean(args) => block_on(clean::run(args)),
         Command::Image(args) => block_on(image::run(args)),
+        Command::Judge(args) => judge::run(&args),
     };
     match result {
         Ok(code) => code.into(),

@@ -2,7 +2,7 @@
 
 use super::model::Model;
 use super::table::{Group, Table};
-use super::{Finding, Note, Verdict};
+use super::{Finding, Verdict};
 
 /// What a table holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -131,12 +131,4 @@ fn header_offset(model: &Model) -> u64 {
 /// Enough of a hash to tell it apart.
 pub(crate) fn short(hash: &str) -> &str {
     if hash.is_empty() { "an empty hash" } else { hash.get(..16).unwrap_or(hash) }
-}
-
-/// What to say about how much was compared.
-pub(crate) fn compared_note(model: &Model) -> Option<Note> {
-    let table = if model.states.is_empty() { &model.blocks } else { &model.states };
-    let compared = table.compared();
-    (compared > 0)
-        .then(|| Note::run("compared", format!("{compared} heights compared, {} different values", table.distinct())))
 }

@@ -232,9 +232,11 @@ fn regressed(node: &Node) -> Option<Finding> {
     None
 }
 
-/// The highest height known to be flushed whole before a time.
+/// The highest height known to be flushed whole when the last process before `at` ended.
 fn durable_before(node: &Node, at: Us) -> u64 {
-    let flushed = node.tallies.iter().filter(|(t, tally, _)| *t <= at && tally.flushes > 0);
+    let ends = node.lives.values().filter_map(|life| life.exit.as_ref()).map(|e| e.at_us);
+    let end = ends.filter(|end| *end <= at).max().unwrap_or(at);
+    let flushed = node.tallies.iter().filter(|(t, tally, _)| *t <= end && tally.flushes > 0);
     flushed.map(|(_, tally, _)| tally.height).max().unwrap_or(0)
 }
 

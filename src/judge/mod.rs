@@ -21,6 +21,9 @@ mod table;
 mod triage;
 mod verdict;
 
+#[cfg(test)]
+mod tests;
+
 pub use judgement::{FaultRow, JSON_VERSION, Judgement, NodeRow};
 pub use predict::{Expected, Predicted, predict};
 pub use verdict::{Consequence, Finding, Note, Outcome, Verdict};
