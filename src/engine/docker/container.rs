@@ -91,16 +91,25 @@ fn host_config(wanted: &Wanted, port: String) -> HostConfig {
     }
 }
 
-/// Creates and starts the container of a node and reads back where its agent is published.
-pub(super) async fn bring_up(endpoint: &Endpoint, wanted: &Wanted) -> Result<Published, EngineError> {
-    let failed = |what: &str| EngineError::new(format!("{what} the container of {}", wanted.node));
+/// Creates the container of a node.
+pub(super) async fn create(endpoint: &Endpoint, wanted: &Wanted) -> Result<(), EngineError> {
     let options = CreateContainerOptionsBuilder::default().name(&wanted.name).build();
-    let client = &endpoint.client;
-    client.create_container(Some(options), request(wanted)).await.map_err(|e| failed("create").because(plain(&e)))?;
-    client.start_container(&wanted.name, None).await.map_err(|e| failed("start").because(plain(&e)))?;
+    let created = endpoint.client.create_container(Some(options), request(wanted)).await;
+    created.map(drop).map_err(|e| failed("create", wanted).because(plain(&e)))
+}
+
+/// Starts it and reads back where its agent is published.
+pub(super) async fn start(endpoint: &Endpoint, wanted: &Wanted) -> Result<Published, EngineError> {
+    let started = endpoint.client.start_container(&wanted.name, None).await;
+    started.map_err(|e| failed("start", wanted).because(plain(&e)))?;
     published(endpoint, &wanted.name).await?.ok_or_else(|| {
-        failed("learn the published port of").mend("look at what it printed: a container that ended publishes nothing")
+        failed("learn the published port of", wanted)
+            .mend("look at what it printed: a container that ended publishes nothing")
     })
+}
+
+fn failed(what: &str, wanted: &Wanted) -> EngineError {
+    EngineError::new(format!("{what} the container of {}", wanted.node))
 }
 
 /// Where the agent of a container is published now.

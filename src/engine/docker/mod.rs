@@ -14,13 +14,15 @@ mod network;
 mod published;
 mod sweep;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -52,6 +54,8 @@ pub struct DockerEngine {
     ready: Mutex<BTreeMap<Build, Ready>>,
     /// By run and node: addresses to dial, the best first.
     routes: Mutex<BTreeMap<(String, String), Vec<String>>>,
+    /// By run: names of what was asked for and not yet answered. A launch that is dropped leaves them here.
+    unanswered: Mutex<BTreeMap<String, BTreeSet<String>>>,
 }
 
 impl DockerEngine {
@@ -62,7 +66,14 @@ impl DockerEngine {
     /// None answers; the error says what was tried.
     pub async fn connect(host: Option<&str>, own: PathBuf) -> Result<Self, EngineError> {
         let endpoint = endpoint::connect(host).await?;
-        Ok(Self { endpoint, own, detach_foreign: false, ready: Mutex::default(), routes: Mutex::default() })
+        Ok(Self {
+            endpoint,
+            own,
+            detach_foreign: false,
+            ready: Mutex::default(),
+            routes: Mutex::default(),
+            unanswered: Mutex::default(),
+        })
     }
 
     /// Whether [`Engine::remove`] takes containers of somebody else off a run's network. It does not unless told to.
@@ -100,7 +111,8 @@ impl DockerEngine {
         let owner = Owner::this().label();
         let labels = vec![(LABEL_RUN.to_owned(), launch.run.clone()), (LABEL_OWNER.to_owned(), owner)];
         let network = network_name(&launch.run);
-        let subnet = network::create(&self.endpoint, &network, &launch.run, &labels).await?;
+        let creation = network::create(&self.endpoint, &network, &launch.run, &labels);
+        let subnet = self.answered(&launch.run, &network, creation).await?;
         let wanted = self.wanted(launch, &network, subnet, &labels)?;
         let given_up = AtomicBool::new(false);
         let given_up = &given_up;
@@ -120,10 +132,21 @@ impl DockerEngine {
     }
 
     async fn bring_up_one(&self, wanted: &Wanted, ready: &Ready) -> Result<(String, NodeBinding), EngineError> {
-        let published = container::bring_up(&self.endpoint, wanted).await?;
+        self.answered(&wanted.run, &wanted.name, container::create(&self.endpoint, wanted)).await?;
+        let published = container::start(&self.endpoint, wanted).await?;
         self.keep_routes(wanted, published.address);
         self.wait_ready(&wanted.run, &wanted.node).await?;
         Ok((wanted.node.clone(), node_binding(wanted, ready)))
+    }
+
+    /// Makes a request that creates something, and remembers its name for as long as no answer came.
+    async fn answered<T>(&self, run: &str, name: &str, request: impl Future<Output = T>) -> T {
+        lock(&self.unanswered).entry(run.to_owned()).or_default().insert(name.to_owned());
+        let answer = request.await;
+        if let Some(names) = lock(&self.unanswered).get_mut(run) {
+            names.remove(name);
+        }
+        answer
     }
 
     fn wanted(
@@ -184,22 +207,20 @@ impl DockerEngine {
         }
     }
 
-    /// Finds the route on which the agent answers and puts it first.
+    /// Finds the route on which the agent answers first and puts it in front.
     async fn first_that_answers(&self, run: &str, node: &str) -> Result<(), EngineError> {
         let key = (run.to_owned(), node.to_owned());
         let routes = lock(&self.routes).get(&key).cloned().unwrap_or_default();
-        for (index, route) in routes.iter().enumerate() {
-            let attempt = async {
-                let Ok(stream) = TcpStream::connect(route).await else { return false };
-                probe::answers(stream).await
-            };
-            if timeout(DIAL_TIMEOUT, attempt).await == Ok(true) {
+        let mut attempts: FuturesUnordered<_> = routes.iter().enumerate().map(attempt).collect();
+        while let Some((index, answered)) = attempts.next().await {
+            if answered {
                 if let Some(known) = lock(&self.routes).get_mut(&key) {
                     known.swap(0, index);
                 }
                 return Ok(());
             }
         }
+        drop(attempts);
         let failed = EngineError::new(format!("reach the agent of {node} at {}", routes.join(" or ")));
         Err(match self.endpoint.remote_host() {
             Some(host) => failed.mend(format!(
@@ -304,13 +325,23 @@ impl Engine for DockerEngine {
 
     async fn remove(&self, run: &str) -> Result<Vec<Found>, EngineError> {
         lock(&self.routes).retain(|(of_run, _), _| of_run != run);
-        let (removed, left) = sweep::remove(&self.endpoint, run, self.detach_foreign).await?;
+        let unanswered = lock(&self.unanswered).remove(run).unwrap_or_default();
+        let (removed, left) = sweep::remove(&self.endpoint, run, self.detach_foreign, unanswered).await?;
         if left.is_empty() {
             return Ok(removed);
         }
         Err(EngineError::new(format!("remove all of run {run}: {}", left.join(", ")))
             .mend("run `midflush clean` later"))
     }
+}
+
+/// Whether an agent answers at an address, with the address's position.
+async fn attempt((index, route): (usize, &String)) -> (usize, bool) {
+    let answers = async {
+        let Ok(stream) = TcpStream::connect(route).await else { return false };
+        probe::answers(stream).await
+    };
+    (index, timeout(DIAL_TIMEOUT, answers).await == Ok(true))
 }
 
 fn node_binding(wanted: &Wanted, ready: &Ready) -> NodeBinding {

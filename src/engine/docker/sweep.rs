@@ -1,5 +1,8 @@
 //! Finding and removing what carries midflush's labels.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use bollard::errors::Error;
 use bollard::models::NetworkDisconnectRequest;
 use bollard::query_parameters::{
@@ -7,6 +10,7 @@ use bollard::query_parameters::{
     RemoveVolumeOptionsBuilder,
 };
 use futures_util::StreamExt;
+use tokio::time::{Instant, sleep};
 
 use super::IN_FLIGHT;
 use super::endpoint::{Endpoint, plain};
@@ -14,13 +18,17 @@ use crate::engine::leftovers::removal_rank;
 use crate::engine::owner::{LABEL_OWNER, LABEL_RUN, state_of_label};
 use crate::engine::{EngineError, Found};
 
-/// How often removal looks again.
+/// How often removal of the same things is tried.
 const ROUNDS: usize = 3;
+/// How long something that was asked for may take to appear, when nobody waited for the answer.
+const LATE_WAIT: Duration = Duration::from_secs(4);
+/// Pause between two looks for it.
+const LATE_POLL: Duration = Duration::from_millis(100);
 
 /// Everything labelled, or everything of one run.
 pub(super) async fn list(endpoint: &Endpoint, run: Option<&str>) -> Result<Vec<Found>, EngineError> {
     let label = run.map_or_else(|| LABEL_RUN.to_owned(), |run| format!("{LABEL_RUN}={run}"));
-    let filters = || std::collections::BTreeMap::from([("label", vec![label.as_str()])]).into_iter().collect();
+    let filters = || BTreeMap::from([("label", vec![label.as_str()])]).into_iter().collect();
     let failed = |what: &str, e: Error| EngineError::new(format!("list {what}")).because(plain(&e));
     let client = &endpoint.client;
     let shared = endpoint.remote_host().is_some();
@@ -39,21 +47,31 @@ pub(super) async fn list(endpoint: &Endpoint, run: Option<&str>) -> Result<Vec<F
     let options = ListVolumesOptionsBuilder::default().filters(&filters()).build();
     let volumes = client.list_volumes(Some(options)).await.map_err(|e| failed("volumes", e))?;
 
+    // The engine filters, but what is removed must not hang on an engine that ignores a filter.
+    let wanted = |of: Option<String>| of.is_some() && run.is_none_or(|run| of.as_deref() == Some(run));
     let mut all = Vec::new();
     for container in &containers {
-        let name = container.names.iter().flatten().next().map(|name| name.trim_start_matches('/').to_owned());
         let label = |key: &str| container.labels.as_ref()?.get(key).cloned();
+        if !wanted(label(LABEL_RUN)) {
+            continue;
+        }
+        let name = container.names.iter().flatten().next().map(|name| name.trim_start_matches('/').to_owned());
         all.push(found("container", name.or_else(|| container.id.clone()).unwrap_or_default(), &label, Vec::new()));
     }
     for network in networks {
         let label = |key: &str| network.labels.as_ref()?.get(key).cloned();
+        if !wanted(label(LABEL_RUN)) {
+            continue;
+        }
         let id = network.name.clone().or_else(|| network.id.clone()).unwrap_or_default();
         let foreign = foreign_endpoints(endpoint, &id, &all, label(LABEL_RUN).as_deref()).await;
         all.push(found("network", id, &label, foreign));
     }
     for volume in volumes.volumes.unwrap_or_default() {
         let label = |key: &str| volume.labels.get(key).cloned();
-        all.push(found("volume", volume.name.clone(), &label, Vec::new()));
+        if wanted(label(LABEL_RUN)) {
+            all.push(found("volume", volume.name.clone(), &label, Vec::new()));
+        }
     }
     Ok(all)
 }
@@ -72,20 +90,32 @@ async fn foreign_endpoints(endpoint: &Endpoint, network: &str, containers: &[Fou
 }
 
 /// Removes everything of a run, what runs first, and goes on after an error. Containers of somebody else are taken off
-/// its network only when `detach` is set. Tells what went and what did not.
+/// its network only when `detach` is set. `unanswered` names what a launch that was given up had asked for: it may come to
+/// be while the rest is removed, so it is waited for. Tells what went and what did not.
 pub(super) async fn remove(
     endpoint: &Endpoint,
     run: &str,
     detach: bool,
+    mut unanswered: BTreeSet<String>,
 ) -> Result<(Vec<Found>, Vec<String>), EngineError> {
     let mut removed = Vec::new();
     let mut left = Vec::new();
-    // What was asked for by a launch that was given up may come to be while the rest is removed: look until nothing is left.
-    for _ in 0..ROUNDS {
+    let deadline = Instant::now() + LATE_WAIT;
+    let mut rounds = 0;
+    loop {
         let mut things = list(endpoint, Some(run)).await?;
-        if things.is_empty() {
+        unanswered.retain(|name| !things.iter().any(|thing| thing.id == *name));
+        if things.is_empty() && (unanswered.is_empty() || Instant::now() >= deadline) {
             return Ok((removed, Vec::new()));
         }
+        if things.is_empty() {
+            sleep(LATE_POLL).await;
+            continue;
+        }
+        if rounds == ROUNDS {
+            return Ok((removed, left));
+        }
+        rounds += 1;
         things.sort_by_key(|thing| removal_rank(&thing.kind));
         left.clear();
         for same_rank in things.chunk_by(|a, b| removal_rank(&a.kind) == removal_rank(&b.kind)) {
@@ -102,7 +132,6 @@ pub(super) async fn remove(
             }
         }
     }
-    Ok((removed, left))
 }
 
 async fn remove_one(endpoint: &Endpoint, thing: &Found, detach: bool) -> Result<(), String> {
@@ -143,12 +172,12 @@ async fn remove_one(endpoint: &Endpoint, thing: &Found, detach: bool) -> Result<
 
 /// Waits for a container that somebody else is removing.
 async fn gone(endpoint: &Endpoint, container: &str) -> Result<(), String> {
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
-    while tokio::time::Instant::now() < deadline {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < deadline {
         if super::container::is_running(endpoint, container).await.is_none() {
             return Ok(());
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        sleep(LATE_POLL).await;
     }
     Err("its removal is in progress and does not end".to_owned())
 }
