@@ -57,6 +57,12 @@ pub struct Fixture {
 #[error("{0}")]
 pub struct ChainError(pub String);
 
+impl From<crate::timeline::wire::WireError> for ChainError {
+    fn from(error: crate::timeline::wire::WireError) -> Self {
+        Self(error.message)
+    }
+}
+
 impl ChainError {
     fn new(what: impl Into<String>) -> Self {
         Self(what.into())

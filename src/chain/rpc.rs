@@ -1,12 +1,12 @@
 //! The RPC shapes of CometBFT, which the reference node speaks too.
 //!
-//! Answers are read leniently where nodes and versions are known to differ: with or without a JSON-RPC envelope,
-//! numbers as numbers or text, hashes in either case, `sync_info` as the command line spells it. They are read strictly
-//! where leniency would invent facts: an error object, a `null`, or a missing height is an error, never height 0.
+//! What is lenient and what is strict in reading them is told in [`crate::timeline::wire`]; `sync_info` may be spelt as the
+//! command line does.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{ChainError, Rpc};
+use crate::timeline::wire::{self, Encoding, Object, WireError, answer, brief, either, field, number, object};
 use crate::timeline::{Hashes, Status};
 
 /// Most headers that `/blockchain` gives in one answer.
@@ -26,7 +26,7 @@ impl Rpc for CometShapes {
     }
 
     fn status(&self, body: &[u8]) -> Result<Status, ChainError> {
-        let result = result(body)?;
+        let result = answer(body)?;
         let sync = either(&result, "sync_info", "SyncInfo")?;
         let sync = object(sync, "sync_info")?;
         let catching_up = match sync.get("catching_up") {
@@ -46,7 +46,7 @@ impl Rpc for CometShapes {
     }
 
     fn peers(&self, body: &[u8]) -> Result<u32, ChainError> {
-        let peers = number(&result(body)?, "n_peers")?;
+        let peers = number(&answer(body)?, "n_peers")?;
         u32::try_from(peers).map_err(|_| ChainError::new(format!("`n_peers` is {peers}")))
     }
 
@@ -56,7 +56,7 @@ impl Rpc for CometShapes {
     }
 
     fn hashes(&self, body: &[u8]) -> Result<Hashes, ChainError> {
-        let result = result(body)?;
+        let result = answer(body)?;
         let Some(Value::Array(metas)) = result.get("block_metas") else {
             return Err(ChainError::new(format!("`block_metas` is no list: {}", brief(result.get("block_metas")))));
         };
@@ -77,99 +77,25 @@ impl Rpc for CometShapes {
     }
 
     fn submitted(&self, body: &[u8]) -> bool {
-        result(body).and_then(|result| number(&result, "code")).is_ok_and(|code| code == 0)
+        answer(body).and_then(|result| number(&result, "code")).is_ok_and(|code| code == 0)
     }
 }
 
 /// Height, block id and app hash of one block's meta.
-fn block(meta: &Value) -> Result<(u64, String, String), ChainError> {
+fn block(meta: &Value) -> Result<(u64, String, String), WireError> {
     let meta = object(meta, "block_metas[]")?;
     let header = object(field(meta, "header")?, "header")?;
     let id = hash(object(field(meta, "block_id")?, "block_id")?, "hash")?;
     let height = number(header, "height")?;
     if id.is_empty() {
-        return Err(ChainError::new(format!("block {height} has no hash")));
+        return Err(WireError::new(format!("block {height} has no hash")));
     }
     Ok((height, id, hash(header, "app_hash")?))
 }
 
-/// What an answer says, out of its envelope where it has one.
-fn result(body: &[u8]) -> Result<Map<String, Value>, ChainError> {
-    let answer: Value = serde_json::from_slice(body)
-        .map_err(|e| ChainError::new(format!("the answer is no JSON ({e}): {}", text(body))))?;
-    let Value::Object(mut answer) = answer else {
-        return Err(ChainError::new(format!("the answer is no object: {}", brief(Some(&answer)))));
-    };
-    if let Some(error) = answer.get("error").filter(|e| !e.is_null()) {
-        return Err(node_error(error));
-    }
-    if answer.contains_key("code") && answer.contains_key("message") {
-        // An error without envelope, which Tenderdash sends with HTTP status 200.
-        return Err(node_error(&Value::Object(answer)));
-    }
-    match answer.remove("result") {
-        Some(Value::Object(result)) => Ok(result),
-        Some(other) => Err(ChainError::new(format!("the node has no such data: result {}", brief(Some(&other))))),
-        None if answer.contains_key("jsonrpc") => Err(ChainError::new("the answer has neither result nor error")),
-        None => Ok(answer),
-    }
-}
-
-fn node_error(error: &Value) -> ChainError {
-    let part = |name: &str| match error.get(name) {
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-        None => String::new(),
-    };
-    let (message, data) = (part("message"), part("data"));
-    if message.is_empty() && data.is_empty() {
-        return ChainError::new(format!("the node answers with an error: {}", brief(Some(error))));
-    }
-    let between = if message.is_empty() || data.is_empty() { "" } else { ": " };
-    ChainError::new(format!("the node answers: {message}{between}{data}"))
-}
-
-fn field<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a Value, ChainError> {
-    object.get(name).ok_or_else(|| ChainError::new(format!("`{name}` is missing")))
-}
-
-fn either<'a>(object: &'a Map<String, Value>, name: &str, other: &str) -> Result<&'a Value, ChainError> {
-    object.get(name).or_else(|| object.get(other)).ok_or_else(|| ChainError::new(format!("`{name}` is missing")))
-}
-
-fn object<'a>(value: &'a Value, name: &str) -> Result<&'a Map<String, Value>, ChainError> {
-    value.as_object().ok_or_else(|| ChainError::new(format!("`{name}` is no object: {}", brief(Some(value)))))
-}
-
-/// A number, or a number as text, which is how CometBFT writes 64-bit integers.
-fn number(object: &Map<String, Value>, name: &str) -> Result<u64, ChainError> {
-    let value = field(object, name)?;
-    let parsed = match value {
-        Value::Number(number) => number.as_u64(),
-        Value::String(text) => text.parse().ok(),
-        _ => None,
-    };
-    parsed.ok_or_else(|| ChainError::new(format!("`{name}` is no height or count: {}", brief(Some(value)))))
-}
-
-/// A hash as lower-case hex; absent, `null` and empty text all mean that there is none.
-fn hash(object: &Map<String, Value>, name: &str) -> Result<String, ChainError> {
-    match object.get(name) {
-        None | Some(Value::Null) => Ok(String::new()),
-        Some(Value::String(text)) if text.len() % 2 == 0 && text.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            Ok(text.to_ascii_lowercase())
-        }
-        other => Err(ChainError::new(format!("`{name}` is no hash in hex: {}", brief(other)))),
-    }
-}
-
-/// At most 80 characters of a value, for messages.
-fn brief(value: Option<&Value>) -> String {
-    value.map_or_else(|| "absent".to_owned(), |value| text(value.to_string().as_bytes()))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).chars().take(80).collect()
+/// Hashes of this family are hex.
+fn hash(object: &Object, name: &str) -> Result<String, WireError> {
+    wire::hash(object, name, Encoding::Hex)
 }
 
 #[cfg(test)]
@@ -232,10 +158,10 @@ mod tests {
             b"[]",
         ];
         for body in bodies {
-            assert!(CometShapes.status(body).is_err(), "{}", text(body));
-            assert!(CometShapes.hashes(body).is_err(), "{}", text(body));
-            assert!(CometShapes.peers(body).is_err(), "{}", text(body));
-            assert!(!CometShapes.submitted(body), "{}", text(body));
+            assert!(CometShapes.status(body).is_err(), "{}", String::from_utf8_lossy(body));
+            assert!(CometShapes.hashes(body).is_err(), "{}", String::from_utf8_lossy(body));
+            assert!(CometShapes.peers(body).is_err(), "{}", String::from_utf8_lossy(body));
+            assert!(!CometShapes.submitted(body), "{}", String::from_utf8_lossy(body));
         }
     }
 

@@ -7,6 +7,7 @@ mod event;
 mod layout;
 pub mod line;
 mod read;
+pub mod wire;
 
 pub use address::{Address, HeightRange, HeightSource, Heights, Landed, Mode, Phase, StoreProgress, WriteAt};
 pub use event::{
