@@ -11,6 +11,7 @@ pub mod ledger;
 pub mod log;
 pub mod mempool;
 pub mod p2p;
+pub mod rpc;
 pub mod sign_state;
 pub mod store;
 pub mod types;
