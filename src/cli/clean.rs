@@ -1,12 +1,12 @@
 //! `midflush clean`: removes what runs of dead controllers left behind, on every engine that can be reached.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::engines::{self, Choice, EngineArgs};
 use super::{CliError, Code};
+use crate::engine::docker::DockerEngine;
 use crate::engine::leftovers::{Action, decide};
 use crate::engine::{Engine, Found};
 
@@ -20,6 +20,10 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
 
+    /// Also remove node images that midflush made, unless a run is alive; they are made again when needed
+    #[arg(long)]
+    images: bool,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -31,6 +35,7 @@ struct Done {
     version: u32,
     removed: Vec<Found>,
     kept: Vec<Kept>,
+    images: Vec<String>,
     failed: Vec<String>,
     not_looked_at: Vec<String>,
 }
@@ -44,8 +49,28 @@ struct Kept {
 /// Runs the command.
 pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     let mut done = Done { version: 1, ..Done::default() };
-    for engine in reachable(&args, &mut done).await? {
-        clean_engine(engine.as_ref(), args.force, &mut done).await;
+    if args.engine.engine != Choice::Docker {
+        match engines::process(&args.engine) {
+            Ok(engine) => clean_engine(engine.as_ref(), args.force, &mut done).await,
+            Err(error) if args.engine.engine == Choice::Process => return Err(error),
+            Err(error) => done.not_looked_at.push(error.message),
+        }
+    }
+    if args.engine.engine != Choice::Process {
+        match engines::docker(&args.engine).await {
+            Ok(docker) => {
+                let docker = docker.detach_foreign(args.force);
+                clean_engine(&docker, args.force, &mut done).await;
+                if args.images {
+                    clean_images(&docker, &mut done).await;
+                }
+            }
+            // Without Docker there are no leftovers in Docker; one that was named must answer.
+            Err(error) if args.engine.engine == Choice::Docker || args.engine.docker_host.is_some() => {
+                return Err(CliError::tool(error));
+            }
+            Err(error) => done.not_looked_at.push(format!("docker: failed to {}", error.what)),
+        }
     }
     if args.json {
         println!("{}", serde_json::to_string(&done).map_err(|e| CliError::tool(format!("print the outcome: {e}")))?);
@@ -54,29 +79,6 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     }
     let all_gone = done.failed.is_empty() && !done.kept.iter().any(|kept| kept.why == why(Action::ReportForeign));
     Ok(if all_gone { Code::Ok } else { Code::Tool })
-}
-
-/// The engines to clean: the one asked for, or all that can be reached.
-async fn reachable(args: &Args, done: &mut Done) -> Result<Vec<Arc<dyn Engine>>, CliError> {
-    let mut found = Vec::new();
-    if args.engine.engine != Choice::Docker {
-        match engines::process(&args.engine) {
-            Ok(engine) => found.push(engine),
-            Err(error) if args.engine.engine == Choice::Process => return Err(error),
-            Err(error) => done.not_looked_at.push(error.message),
-        }
-    }
-    if args.engine.engine != Choice::Process {
-        match engines::docker(&args.engine).await {
-            Ok(docker) => found.push(Arc::new(docker.detach_foreign(args.force)) as Arc<dyn Engine>),
-            // Without Docker there are no leftovers in Docker; one that was named must answer.
-            Err(error) if args.engine.engine == Choice::Docker || args.engine.docker_host.is_some() => {
-                return Err(CliError::tool(error));
-            }
-            Err(error) => done.not_looked_at.push(format!("docker: failed to {}", error.what)),
-        }
-    }
-    Ok(found)
 }
 
 async fn clean_engine(engine: &dyn Engine, force: bool, done: &mut Done) {
@@ -101,6 +103,20 @@ async fn clean_engine(engine: &dyn Engine, force: bool, done: &mut Done) {
     }
 }
 
+/// Takes the images away, but not from under a run that has made one ready and is about to use it.
+async fn clean_images(docker: &DockerEngine, done: &mut Done) {
+    if done.kept.iter().any(|kept| kept.why == why(Action::KeepLive)) {
+        return done.not_looked_at.push("images: a run is alive".to_owned());
+    }
+    match docker.remove_images().await {
+        Ok((removed, failed)) => {
+            done.images.extend(removed);
+            done.failed.extend(failed);
+        }
+        Err(error) => done.failed.push(error.to_string()),
+    }
+}
+
 fn why(action: Action) -> &'static str {
     match action {
         Action::Remove | Action::DetachAndRemove => "removable",
@@ -116,13 +132,14 @@ fn told(done: &Done) -> String {
     for thing in &done.removed {
         lines.push(format!("removed {} {} of run {}", thing.kind, thing.id, thing.run.as_deref().unwrap_or("?")));
     }
+    lines.extend(done.images.iter().map(|tag| format!("removed image {tag}")));
     for Kept { thing, why } in &done.kept {
         let foreign = if thing.foreign.is_empty() { String::new() } else { format!(" ({})", thing.foreign.join(", ")) };
         lines.push(format!("kept {} {}: {why}{foreign}", thing.kind, thing.id));
     }
     lines.extend(done.failed.iter().map(|why| format!("failed to {why}")));
     lines.extend(done.not_looked_at.iter().map(|what| format!("not looked at: {what}")));
-    if done.removed.is_empty() && done.failed.is_empty() {
+    if done.removed.is_empty() && done.images.is_empty() && done.failed.is_empty() {
         lines.push("nothing to remove".to_owned());
     }
     lines.join("\n") + "\n"

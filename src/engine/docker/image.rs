@@ -18,6 +18,9 @@ use crate::engine::{Build, EngineError, Prepared};
 
 /// Label of every image made here: the digest of what went into it.
 pub(super) const LABEL_IMAGE: &str = "midflush.image";
+/// Names of images that are made when needed, so that nobody misses one that was removed.
+const FROM_SCRATCH: &str = "midflush/node";
+const WITH_AGENT: &str = "midflush/with-agent";
 /// Where a node's program lies in an image made from scratch.
 const PROGRAM: &str = "/node";
 /// Changes whenever the layout of images does, so that old ones are not taken for new.
@@ -81,6 +84,11 @@ fn local_recipe(own: &Path, machine: Machine, digest: &str) -> Recipe {
     }
 }
 
+/// Whether a tag is one of those that [`prepare`] gives.
+pub(super) fn is_made_here(tag: &str) -> bool {
+    tag.rsplit_once(':').is_some_and(|(name, _)| name == FROM_SCRATCH || name == WITH_AGENT)
+}
+
 fn agent(own: &Path) -> LayerFile {
     LayerFile { to: AGENT, from: own.to_owned() }
 }
@@ -110,7 +118,7 @@ pub(super) fn check_static(path: &Path, machine: Machine, what: &str) -> Result<
 /// The image of these files under a tag made of what went in; loaded unless it is there.
 async fn from_scratch(endpoint: &Endpoint, files: Vec<LayerFile>, content: &[&str]) -> Result<String, EngineError> {
     let content = content_digest(endpoint.machine, content);
-    let tag = format!("midflush/node:{}", &content[..12]);
+    let tag = format!("{FROM_SCRATCH}:{}", &content[..12]);
     if !is_there(endpoint, &tag, &content).await? {
         let recipe = Recipe {
             files,
@@ -156,7 +164,7 @@ async fn derive(endpoint: &Endpoint, own: &Path, agent_digest: &str, reference: 
     let id = base.id.clone().ok_or_else(|| EngineError::new(format!("learn the id of the image {reference}")))?;
     let (program, env) = program_of(reference, &base)?;
     let content = content_digest(endpoint.machine, &[agent_digest, &id]);
-    let tag = format!("midflush/with-agent:{}", &content[..12]);
+    let tag = format!("{WITH_AGENT}:{}", &content[..12]);
     if !is_there(endpoint, &tag, &content).await? {
         build(endpoint, own, &id, &tag, content).await?;
     }

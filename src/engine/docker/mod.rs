@@ -107,6 +107,15 @@ impl DockerEngine {
         image::load_local(&self.endpoint, &self.own, tag).await
     }
 
+    /// Removes images that [`Engine::prepare`] made and no container uses. Tells the tags that went, and what failed as
+    /// fragments that read after "failed to".
+    ///
+    /// # Errors
+    /// The images cannot be listed.
+    pub async fn remove_images(&self) -> Result<(Vec<String>, Vec<String>), EngineError> {
+        sweep::remove_images(&self.endpoint).await
+    }
+
     async fn bring_up(&self, launch: &Launch) -> Result<Binding, EngineError> {
         let owner = Owner::this().label();
         let labels = vec![(LABEL_RUN.to_owned(), launch.run.clone()), (LABEL_OWNER.to_owned(), owner)];

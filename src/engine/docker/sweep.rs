@@ -6,14 +6,15 @@ use std::time::Duration;
 use bollard::errors::Error;
 use bollard::models::NetworkDisconnectRequest;
 use bollard::query_parameters::{
-    ListContainersOptionsBuilder, ListNetworksOptionsBuilder, ListVolumesOptionsBuilder, RemoveContainerOptionsBuilder,
-    RemoveVolumeOptionsBuilder,
+    ListContainersOptionsBuilder, ListImagesOptionsBuilder, ListNetworksOptionsBuilder, ListVolumesOptionsBuilder,
+    RemoveContainerOptionsBuilder, RemoveImageOptions, RemoveVolumeOptionsBuilder,
 };
 use futures_util::StreamExt;
 use tokio::time::{Instant, sleep};
 
 use super::IN_FLIGHT;
 use super::endpoint::{Endpoint, plain};
+use super::image::{LABEL_IMAGE, is_made_here};
 use crate::engine::leftovers::removal_rank;
 use crate::engine::owner::{LABEL_OWNER, LABEL_RUN, state_of_label};
 use crate::engine::{EngineError, Found};
@@ -119,7 +120,7 @@ pub(super) async fn remove(
         things.sort_by_key(|thing| removal_rank(&thing.kind));
         left.clear();
         for same_rank in things.chunk_by(|a, b| removal_rank(&a.kind) == removal_rank(&b.kind)) {
-            let removals = same_rank.to_vec().into_iter().map(|thing| async move {
+            let removals = same_rank.iter().cloned().map(|thing| async move {
                 let outcome = remove_one(endpoint, &thing, detach).await;
                 (thing, outcome)
             });
@@ -180,4 +181,23 @@ async fn gone(endpoint: &Endpoint, container: &str) -> Result<(), String> {
         sleep(LATE_POLL).await;
     }
     Err("its removal is in progress and does not end".to_owned())
+}
+
+/// Removes the images that were made here, as far as no container uses them. Tells the tags that went and those that did
+/// not.
+pub(super) async fn remove_images(endpoint: &Endpoint) -> Result<(Vec<String>, Vec<String>), EngineError> {
+    let filters = BTreeMap::from([("label", vec![LABEL_IMAGE])]).into_iter().collect();
+    let options = ListImagesOptionsBuilder::default().filters(&filters).build();
+    let images = endpoint.client.list_images(Some(options)).await;
+    let images = images.map_err(|e| EngineError::new("list images").because(plain(&e)))?;
+    let (mut removed, mut left) = (Vec::new(), Vec::new());
+    // Other tags, such as that of the dashboard's image, somebody chose and may want to keep.
+    let tags = images.into_iter().flat_map(|image| image.repo_tags).filter(|tag| is_made_here(tag));
+    for tag in tags {
+        match endpoint.client.remove_image(&tag, None::<RemoveImageOptions>, None).await {
+            Ok(_) | Err(Error::DockerResponseServerError { status_code: 404, .. }) => removed.push(tag),
+            Err(e) => left.push(format!("remove the image {tag}: {}", plain(&e))),
+        }
+    }
+    Ok((removed, left))
 }
