@@ -5,6 +5,7 @@ mod clean;
 mod engines;
 mod image;
 mod judge;
+mod node;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ enum Command {
     Image(image::Args),
     /// Judge a stored timeline
     Judge(judge::Args),
+    /// The built-in reference node, and what is done to its folder off-line
+    Node(node::Args),
 }
 
 /// A failure that the user is told about, with the exit code that scripts read.
@@ -80,6 +83,7 @@ pub fn main() -> ExitCode {
         Command::Clean(args) => block_on(clean::run(args)),
         Command::Image(args) => block_on(image::run(args)),
         Command::Judge(args) => judge::run(&args),
+        Command::Node(args) => node::run(args),
     };
     match result {
         Ok(code) => code.into(),

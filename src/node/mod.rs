@@ -1,6 +1,7 @@
 //! The reference node: consensus, block sync, stores, application, RPC.
 
 pub mod app;
+pub mod build;
 pub mod codec;
 pub mod config;
 pub mod crypto;

@@ -15,8 +15,11 @@ mod blocks;
 mod events;
 mod handshake;
 mod open;
+mod rollback;
 mod state;
 mod states;
+#[cfg(test)]
+mod tests;
 mod timing;
 mod view;
 
@@ -26,6 +29,7 @@ use std::time::{Duration, Instant};
 
 pub use events::{BlockEvent, EventSink};
 pub use handshake::{Heights, Refusal};
+pub use rollback::{RolledBack, rollback};
 pub use state::{ChainState, InvalidBlock};
 pub use timing::{Stage, Timings, Total};
 pub use view::{AppInfo, QueryAnswer, QueryError, View};

@@ -32,7 +32,7 @@ impl Ledger {
         events: Box<dyn EventSink>,
     ) -> Result<Self, LedgerError> {
         if config.planted_defect == Some(Defect::HeightRegress) {
-            for name in [StoreName::Blocks, StoreName::State, StoreName::App] {
+            for name in StoreName::ALL {
                 let _ = std::fs::remove_file(home.data().join(name.file()));
             }
         }

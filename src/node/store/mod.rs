@@ -36,6 +36,9 @@ pub enum StoreName {
 }
 
 impl StoreName {
+    /// All of them, in the order in which a flush writes them.
+    pub const ALL: [Self; 3] = [Self::Blocks, Self::State, Self::App];
+
     /// File name below `data/`.
     pub fn file(self) -> &'static str {
         match self {
@@ -167,7 +170,7 @@ impl Store {
     pub fn open(disk: &dyn Disk, name: StoreName) -> Result<Self, StoreError> {
         let gate = Gate::new();
         let inner = disk.open(name).map_err(|error| StoreError::of(name, "open")(redb::StorageError::Io(error)))?;
-        let backend = backend::Gated { inner, gate: Arc::clone(&gate) };
+        let backend = backend::Gated { inner, gate: Arc::clone(&gate), syncs: disk.syncs() };
         let db = Builder::new()
             .set_cache_size(CACHE_BYTES)
             .create_with_backend(backend)
