@@ -6,8 +6,9 @@
 use crate::chain::marks;
 use crate::timeline::{Commit, HeightKind, HeightMark, Layout, LogMark, Mode, Store};
 
-/// goleveldb's own log of what it does, renamed at each opening; never part of a commit.
-const LEVELDB_LOG: [&str; 2] = ["LOG", "LOG.old"];
+/// Files of goleveldb that are no part of a commit: its own log of what it does, and what compaction writes from time to
+/// time on another thread. A commit is what goes into the journal, `NNNNNN.log`.
+const NOT_JOURNAL: [&str; 6] = ["LOG", "LOG.old", "LOCK", "CURRENT*", "MANIFEST-*", "*.ldb"];
 
 /// Everything that is known about the stores.
 pub(super) fn layout() -> Layout {
@@ -28,14 +29,14 @@ fn stores() -> Vec<Store> {
         except: except.iter().map(|&e| e.to_owned()).collect(),
     };
     vec![
-        store("blockstore.db", &["data/blockstore.db/"], &LEVELDB_LOG),
+        store("blockstore.db", &["data/blockstore.db/"], &NOT_JOURNAL),
         store("cs.wal", &["data/cs.wal/"], &[]),
-        store("state.db", &["data/state.db/"], &LEVELDB_LOG),
+        store("state.db", &["data/state.db/"], &NOT_JOURNAL),
         // The kvstore opens goleveldb by itself, under its own name, whatever `db_backend` says.
-        store("application.db", &["data/kvstore.db/"], &LEVELDB_LOG),
+        store("application.db", &["data/kvstore.db/"], &NOT_JOURNAL),
         // Filled by another thread after the block's events: outside the flush.
-        store("tx_index.db", &["data/tx_index.db/"], &LEVELDB_LOG),
-        store("evidence.db", &["data/evidence.db/"], &LEVELDB_LOG),
+        store("tx_index.db", &["data/tx_index.db/"], &NOT_JOURNAL),
+        store("evidence.db", &["data/evidence.db/"], &NOT_JOURNAL),
         // Written to a temporary file opened with O_SYNC, then renamed; never synced by a call.
         store("privval", &["data/priv_validator_state.json", "data/write-file-atomic-*"], &[]),
     ]

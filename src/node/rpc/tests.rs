@@ -212,7 +212,7 @@ async fn posts_batches_and_bodies_that_are_none() {
     assert_eq!(answer[2]["error"]["code"], -32600);
     assert_eq!(node.post("{").await.1["error"]["code"], -32700);
     assert_eq!(node.post("[]").await.0, 500);
-    let batch = vec![r#"{"id":1,"method":"health"}"#; BATCH_MAX + 1].join(",");
+    let batch = [r#"{"id":1,"method":"health"}"#; BATCH_MAX + 1].join(",");
     assert_eq!(node.post(format!("[{batch}]")).await.0, 500);
 
     let large = reqwest::Client::new().post(&node.url).body(vec![b' '; BODY_MAX + 1]).send().await.unwrap();
