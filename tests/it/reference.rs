@@ -30,7 +30,6 @@ fn the_node_takes_the_files_of_every_discipline() {
     for (node, (name, _)) in plan.nodes.iter_mut().zip(disciplines) {
         node.storage = Some(name.to_owned());
     }
-    plan.nodes[3].options.insert("unsafe".to_owned(), serde_json::json!(true));
     let program = Path::new("midflush");
     let binding = network::binding(&plan, folder.path(), program);
     for (node, (_, storage)) in plan.nodes.iter().zip(disciplines) {

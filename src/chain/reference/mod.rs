@@ -30,10 +30,13 @@ use crate::timeline::{Heights, Layout, Role};
 const CHAIN_FORMAT: u32 = 1;
 
 /// Options of a plan that go into a node's configuration under the same name. All others are the plan's own.
-const OPTIONS: [&str; 6] = ["verify_window", "checkpoints", "timing", "flush", "unsafe", "planted_defect"];
+const OPTIONS: [&str; 5] = ["verify_window", "checkpoints", "timing", "flush", "planted_defect"];
 
 /// Keys of the `set` transactions, in turn: the application's state stays bounded under a long load.
 const KEYS: u64 = 4096;
+
+/// From here on halt heights are drawn.
+const HALT_FAR: u64 = 1_000_000_000;
 
 /// The family.
 #[derive(Clone, Debug)]
@@ -117,11 +120,13 @@ impl Chain for Reference {
         let text = match kind {
             "set" => return Ok(set_transaction(plan.seed, n, size)),
             "validator" => validator_transaction(plan, n)?,
-            // Goes to and fro between 1 MiB and a little more, so that each one changes the parameters' hash.
-            "param" => format!("param block_max_bytes {}", (1 << 20) + 1 + n % 1024),
+            // Always a little more than 1 MiB, and another value than before, so that the parameters' hash changes.
+            "params" => format!("param block_max_bytes {}", (1 << 20) + 1 + n % 1024),
+            // A height that no run reaches: the parameter changes, the chain goes on.
+            "halt" => format!("halt {}", HALT_FAR + n % 1024),
             other => {
                 return Err(ChainError::new(format!(
-                    "make a transaction `{other}`: the reference chain has `set`, `validator` and `param`"
+                    "make a transaction `{other}`: the reference chain has `set`, `validator`, `params` and `halt`"
                 )));
             }
         };
@@ -158,6 +163,8 @@ fn config(plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<Value, Chai
     set("metrics_listen", json!(SocketAddr::new(place.ip, place.metrics_port)));
     set("peers", json!(peers));
     set("storage", json!(discipline.name()));
+    // A plan has this discipline only where its topology accepts the risk.
+    set("unsafe", json!(discipline == Discipline::NoSync));
     set("block_time_ms", json!(options.block_time_ms));
     set("halt_height", json!(options.halt_height));
     // A node's own option is stronger than the chain's.
@@ -307,12 +314,12 @@ mod tests {
         assert!(make("set", 5000, 100).starts_with("set k904 5000."));
         assert_eq!(make("set", 7, 0), "set k7 7");
         assert!(make("validator", 5, 0).ends_with(" 12 # 5"));
-        assert_eq!(make("param", 3, 0), "param block_max_bytes 1048580 # 3");
-        for kind in ["set", "validator", "param"] {
+        assert_eq!(make("params", 3, 0), "param block_max_bytes 1048580 # 3");
+        for kind in ["set", "validator", "params", "halt"] {
             assert_eq!(make(kind, 1, 256), make(kind, 1, 256));
             assert_eq!(make(kind, 1, 256).len(), 256);
             assert_ne!(make(kind, 1, 256), make(kind, 4097, 256));
         }
-        assert!(Reference::new("x").transaction(&plan, "halt", 1, 0).is_err());
+        assert!(Reference::new("x").transaction(&plan, "mint", 1, 0).is_err());
     }
 }
