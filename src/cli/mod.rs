@@ -1,11 +1,14 @@
 //! The command line: one file a subcommand; the only place that prints, and the only one that names concrete
 //! engines and chains.
 
+mod chains;
+mod check;
 mod clean;
 mod engines;
 mod image;
 mod judge;
 mod node;
+mod topology;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -22,6 +25,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Validate a topology and print its plan; needs no engine and creates nothing
+    Check(check::Args),
     /// Remove what runs of dead controllers left behind; live runs and other people's things stay
     Clean(clean::Args),
     /// Make the container image of this binary, without a registry
@@ -80,6 +85,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr();
     let result: Result<Code, CliError> = match cli.command {
+        Command::Check(args) => check::run(&args),
         Command::Clean(args) => block_on(clean::run(args)),
         Command::Image(args) => block_on(image::run(args)),
         Command::Judge(args) => judge::run(&args),

@@ -74,7 +74,7 @@ fn every(interval_ms: u64, jitter_ms: u64, times: u32, rng: &mut impl Rng) -> Ve
 }
 
 /// An address in words, with what [`Address`] itself does not print.
-pub(crate) fn aim(address: &Address) -> String {
+fn aim(address: &Address) -> String {
     let mut words = address.to_string();
     if address.height == HeightRange::default() {
         words = words.replacen("height 0..", "any height", 1);

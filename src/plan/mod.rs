@@ -10,7 +10,7 @@ mod layout;
 mod tests;
 
 pub use build::build;
-pub(crate) use faults::{aim, span};
+pub(crate) use faults::span;
 pub use layout::check_layout;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What holds only between parts of a topology: names, numbers that must fit each other, faults that could never land.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::diagnostic::Problem;
 use super::path::Path;
@@ -12,16 +12,16 @@ use crate::timeline::{Mode, Role};
 /// Most nodes of one topology.
 const NODES_MAX: usize = 1_000;
 
-/// Everything that is wrong between the parts, in file order.
-pub(super) fn check(topology: &Topology) -> Vec<Problem> {
+/// Everything that is wrong between the parts. `faults_whole` says that every fault could be read.
+pub(super) fn check(topology: &Topology, faults_whole: bool) -> Vec<Problem> {
     let mut problems = Vec::new();
     halting(topology, &mut problems);
     names(topology, &mut problems);
     quorum(topology, &mut problems);
     peers(topology, &mut problems);
-    fault_names(topology, &mut problems);
-    for (index, fault) in topology.faults.iter().enumerate() {
-        reachable(topology, fault, &Path::root().key("faults").index(index), &mut problems);
+    fault_names(topology, faults_whole, &mut problems);
+    for fault in &topology.faults {
+        reachable(topology, fault, &fault_path(fault), &mut problems);
     }
     problems
 }
@@ -52,10 +52,13 @@ fn group_path(name: &str) -> Path {
     Path::root().key("nodes").key(name)
 }
 
+fn fault_path(fault: &Fault) -> Path {
+    Path::root().key("faults").index(fault.position)
+}
+
 fn halting(topology: &Topology, problems: &mut Vec<Problem>) {
     let Some(expected) = topology.expect.halt_height else { return };
     let path = Path::root().key("expect").key("halt");
-    let by_load = topology.load.as_ref().is_some_and(|load| load.kinds.contains_key("halt"));
     let first = topology.built_height() + 1;
     match &topology.chain {
         _ if expected < first => {
@@ -66,9 +69,9 @@ fn halting(topology: &Topology, problems: &mut Vec<Problem>) {
             let title = "a CometBFT chain has no halt height";
             problems.push(Problem::at_key("not-of-this-family", &path, title).label("not for this chain"));
         }
-        Chain::Reference(reference) if reference.halt_height != Some(expected) && !by_load => {
+        Chain::Reference(reference) if reference.halt_height != Some(expected) => {
             let title = format!("nothing makes the chain halt at {expected}");
-            let help = format!("write `halt_height: {expected}` under `chain.reference`, or load with the kind `halt`");
+            let help = format!("write `halt_height: {expected}` under `chain.reference`");
             problems.push(Problem::new("never-halts", &path, title).label("never reached").help(help));
         }
         Chain::Reference(_) => {}
@@ -186,23 +189,22 @@ fn named_peers(topology: &Topology, group: &str, names: &[String], path: &Path, 
     }
 }
 
-fn fault_names(topology: &Topology, problems: &mut Vec<Problem>) {
-    let path = |index: usize| Path::root().key("faults").index(index);
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    for (index, fault) in topology.faults.iter().enumerate() {
-        if seen.insert(&fault.name, index).is_some() {
+fn fault_names(topology: &Topology, faults_whole: bool, problems: &mut Vec<Problem>) {
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for fault in &topology.faults {
+        if !seen.insert(&fault.name) {
             let title = format!("two faults are called `{}`", fault.name);
-            let problem = Problem::new("duplicate-fault", &path(index).key("name"), title).label("used before");
+            let problem = Problem::new("duplicate-fault", &fault_path(fault).key("name"), title).label("used before");
             problems.push(problem.help("give each fault a name of its own"));
         }
     }
-    for (index, fault) in topology.faults.iter().enumerate() {
+    for fault in &topology.faults {
         let Trigger::After { fault: before, .. } = &fault.trigger else { continue };
-        let place = path(index).key("after");
-        if !seen.contains_key(before.as_str()) {
-            let label = nearest(before, seen.keys().copied())
+        let place = fault_path(fault).key("after");
+        if !seen.contains(before.as_str()) && faults_whole {
+            let label = nearest(before, seen.iter().copied())
                 .map_or_else(|| "no such fault".to_owned(), |meant| format!("did you mean `{meant}`?"));
-            let help = format!("faults are {}", listed(seen.keys().copied()));
+            let help = format!("faults are {}", listed(seen.iter().copied()));
             let title = format!("`{}` follows a fault that does not exist", fault.name);
             problems.push(Problem::new("unknown-fault", &place, title).label(label).help(help));
         } else if follows_itself(topology, fault) {

@@ -135,11 +135,12 @@ impl fmt::Display for Problems {
 
 impl Problems {
     /// Problems found after reading, by `plan` for instance.
-    pub fn new(source: &Source, list: Vec<Problem>) -> Self {
+    pub fn new(source: &Source, mut list: Vec<Problem>) -> Self {
+        list.sort_by_cached_key(|problem| source.coordinates(problem));
         Self { source: source.clone(), list }
     }
 
-    /// The problems, in the order in which they were found.
+    /// The problems, in file order.
     pub fn list(&self) -> &[Problem] {
         &self.list
     }

@@ -5,30 +5,21 @@ use super::types::Chain;
 /// Storage disciplines of the reference node.
 pub(super) const STORAGE: &[&str] = &["per-block", "single-flush", "deferred", "no-sync"];
 /// Kinds of transactions of the reference application.
-pub(super) const REFERENCE_KINDS: &[&str] = &["set", "validator", "params", "halt"];
+pub(super) const REFERENCE_KINDS: &[&str] = &["set", "validator", "param"];
 /// Kinds of transactions of CometBFT's kvstore.
 pub(super) const COMETBFT_KINDS: &[&str] = &["set", "validator"];
 /// Built-in applications of CometBFT.
 pub(super) const COMETBFT_APPS: &[&str] = &["persistent_kvstore"];
 /// Databases of CometBFT 0.38.
 pub(super) const COMETBFT_DATABASES: &[&str] = &["goleveldb"];
-/// Settings of a reference node that the plan makes, so that `options` may not.
-pub(super) const RESERVED_OPTIONS: &[&str] = &[
-    "name",
-    "p2p_listen",
-    "rpc_listen",
-    "metrics_listen",
-    "peers",
-    "storage",
-    "unsafe",
-    "block_time_ms",
-    "halt_height",
-];
+/// Settings of a reference node that a topology may hand over as they are; all others have keys of their own.
+pub(super) const REFERENCE_OPTIONS: &[&str] = &["verify_window", "checkpoints", "timing", "flush", "planted_defect"];
 
 /// The transactions that a chain's application understands.
-pub(super) fn kinds(chain: &Chain) -> &'static [&'static str] {
+pub(super) fn kinds(chain: Option<&Chain>) -> &'static [&'static str] {
     match chain {
-        Chain::Reference(_) => REFERENCE_KINDS,
-        Chain::Cometbft(_) => COMETBFT_KINDS,
+        Some(Chain::Cometbft(_)) => COMETBFT_KINDS,
+        // An unknown chain has its own problem; the longer list adds none.
+        Some(Chain::Reference(_)) | None => REFERENCE_KINDS,
     }
 }

@@ -62,7 +62,8 @@ pub fn load(file: &str, bytes: &[u8], sets: &[String]) -> Result<Loaded, Problem
     let mut reader = reader::Reader { problems };
     let topology = read::topology(&mut reader, &tree);
     if let Some(topology) = &topology {
-        reader.problems.extend(check::check(topology));
+        let before = reader.problems.len();
+        reader.problems.extend(check::check(topology, before == 0));
     }
     match topology {
         Some(topology) if reader.problems.is_empty() => {

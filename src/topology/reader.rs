@@ -17,12 +17,19 @@ pub(super) struct At<'a> {
 pub(super) struct Fields<'a> {
     pub(super) path: Path,
     entries: Vec<(&'a str, At<'a>)>,
+    /// Keys that are not known here.
+    unknown: Vec<&'a str>,
 }
 
 impl<'a> Fields<'a> {
     /// The value under `key`.
     pub(super) fn get(&self, key: &str) -> Option<At<'a>> {
         self.entries.iter().find(|(name, _)| *name == key).map(|(_, at)| at.clone())
+    }
+
+    /// Whether there are keys that are not known here, which have been told.
+    pub(super) fn has_unknown(&self) -> bool {
+        !self.unknown.is_empty()
     }
 
     /// All of them, in file order.
@@ -72,15 +79,16 @@ impl Reader {
                 );
             }
         }
-        Some(Fields { path: at.path.clone(), entries })
+        Some(Fields { path: at.path.clone(), entries, unknown: Vec::new() })
     }
 
     /// A map with these keys and no others.
     pub(super) fn map<'a>(&mut self, at: &At<'a>, what: &str, example: &str, known: &[&str]) -> Option<Fields<'a>> {
-        let fields = self.any_map(at, what, example)?;
+        let mut fields = self.any_map(at, what, example)?;
         for (key, at) in fields.iter().filter(|(key, _)| !known.contains(key)) {
             self.unknown_key(&at.path, key, known);
         }
+        fields.unknown = fields.iter().map(|(key, _)| key).filter(|key| !known.contains(key)).collect();
         Some(fields)
     }
 
@@ -95,7 +103,8 @@ impl Reader {
     /// A value that must be there.
     pub(super) fn required<'a>(&mut self, fields: &Fields<'a>, key: &str, example: &str) -> Option<At<'a>> {
         let found = fields.get(key);
-        if found.is_none() {
+        let misspelt = fields.unknown.iter().any(|unknown| nearest(unknown, [key]).is_some());
+        if found.is_none() && !misspelt {
             let title = if fields.path.steps.is_empty() {
                 format!("`{key}` is missing")
             } else {

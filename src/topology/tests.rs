@@ -62,13 +62,13 @@ fn all_problems_are_told_together() {
     assert_eq!(
         bad(text, &[]),
         [
-            "unknown-key 8:1",
             "bad-name 2:7",
             "unknown-key 3:23",
-            "duplicate-key 7:3",
-            "wrong-type 5:33",
             "unknown-value 5:16",
+            "wrong-type 5:33",
             "unknown-key 6:23",
+            "duplicate-key 7:3",
+            "unknown-key 8:1",
         ]
     );
 }

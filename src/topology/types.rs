@@ -138,6 +138,8 @@ pub struct Load {
 /// A fault as written; one entry may become many occurrences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
+    /// Position in the file's list, from 0.
+    pub position: usize,
     /// Unique name.
     pub name: String,
     /// What is done.

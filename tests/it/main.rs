@@ -3,3 +3,4 @@
 mod cometbft;
 mod network;
 mod reference;
+mod topology;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::topology::diagnostic::Problem;
-use crate::topology::families::{COMETBFT_APPS, COMETBFT_DATABASES, RESERVED_OPTIONS};
+use crate::topology::families::{COMETBFT_APPS, COMETBFT_DATABASES, REFERENCE_OPTIONS};
 use crate::topology::reader::{At, Fields, Reader};
 use crate::topology::types::{Chain, Cometbft, Reference};
 use crate::topology::units;
@@ -85,24 +85,13 @@ fn reference(reader: &mut Reader, at: &At) -> Option<ChainSection> {
     })
 }
 
-/// Settings for the node's own configuration, which checks their names and values itself.
+/// Settings for the node's own configuration, which checks their values itself.
 pub(super) fn options(reader: &mut Reader, fields: &Fields) -> Option<BTreeMap<String, serde_json::Value>> {
     let Some(at) = fields.get("options") else { return Some(BTreeMap::new()) };
-    let options = reader.any_map(&at, "a map of node settings", "{ verify_window: 16 }")?;
-    let mut values = BTreeMap::new();
-    for (key, at) in options.iter() {
-        if RESERVED_OPTIONS.contains(&key) {
-            let title = format!("`{key}` is set by the plan, not by `options`");
-            reader.push(
-                Problem::at_key("reserved-option", &at.path, title)
-                    .label("not an option")
-                    .help("such settings have keys of their own: `storage`, `peers`, `block_time`, `halt_height`"),
-            );
-        } else if let Ok(value) = serde_json::to_value(at.tree) {
-            values.insert(key.to_owned(), value);
-        }
-    }
-    Some(values)
+    let example = "{ verify_window: 16 }";
+    let options = reader.map(&at, "a map of node settings", example, REFERENCE_OPTIONS)?;
+    let values = options.iter().filter_map(|(key, at)| Some((key.to_owned(), serde_json::to_value(at.tree).ok()?)));
+    Some(values.collect())
 }
 
 fn cometbft(reader: &mut Reader, at: &At) -> Option<ChainSection> {

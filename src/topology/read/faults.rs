@@ -9,8 +9,13 @@ use crate::topology::tree::Tree;
 use crate::topology::types::{Fault, Target, Trigger};
 use crate::topology::units::{self, Delay};
 
-/// Group names with the names of their nodes.
-pub(super) type Known<'a> = [(&'a str, Vec<String>)];
+/// Which names of nodes and groups there are.
+pub(super) struct Known<'a> {
+    /// Group names with the names of their nodes.
+    pub(super) groups: Vec<(&'a str, Vec<String>)>,
+    /// Whether every group could be read; otherwise any name may be right.
+    pub(super) whole: bool,
+}
 
 /// How long a node stays down when the fault does not say.
 const DOWN_MS: u64 = 500;
@@ -28,10 +33,14 @@ pub(super) fn faults(reader: &mut Reader, at: &At, known: &Known) -> Vec<Fault> 
         return Vec::new();
     }
     let list = reader.list(at, "a list of faults", "- { name: one, kill: val-1, at: { time: 5s } }");
-    list.unwrap_or_default().iter().filter_map(|at| fault(reader, at, known)).collect()
+    list.unwrap_or_default()
+        .iter()
+        .enumerate()
+        .filter_map(|(position, at)| fault(reader, at, position, known))
+        .collect()
 }
 
-fn fault(reader: &mut Reader, at: &At, known: &Known) -> Option<Fault> {
+fn fault(reader: &mut Reader, at: &At, position: usize, known: &Known) -> Option<Fault> {
     let fields = reader.map(at, "a map", "{ name: one, kill: val-1, at: { time: 5s } }", KEYS)?;
     let name = reader.required(&fields, "name", "name: in the commit").and_then(|at| fault_name(reader, &at));
     let action = action(reader, &fields);
@@ -49,7 +58,15 @@ fn fault(reader: &mut Reader, at: &At, known: &Known) -> Option<Fault> {
         );
         return None;
     }
-    Some(Fault { name: name?, kind: kind?, target: target?, trigger: trigger?, down: down?, within_ms: within_ms? })
+    Some(Fault {
+        position,
+        name: name?,
+        kind: kind?,
+        target: target?,
+        trigger: trigger?,
+        down: down?,
+        within_ms: within_ms?,
+    })
 }
 
 fn fault_name(reader: &mut Reader, at: &At) -> Option<String> {
@@ -79,7 +96,7 @@ fn action<'a>(reader: &mut Reader, fields: &Fields<'a>) -> Option<(FaultKind, At
         };
         found = Some((kind, at));
     }
-    if found.is_none() {
+    if found.is_none() && !fields.has_unknown() {
         let problem = Problem::at_key("missing-key", &fields.path, "the fault has no action").label("does nothing");
         reader.push(problem.help(format!("add one of {}, each with a node", listed(ACTIONS.iter().copied()))));
     }
@@ -139,16 +156,16 @@ pub(super) fn names(reader: &mut Reader, at: &At, known: &Known) -> Option<Vec<S
 
 /// The nodes that a name stands for.
 pub(super) fn resolve(reader: &mut Reader, at: &At, name: &str, known: &Known) -> Option<Vec<String>> {
-    if let Some((_, nodes)) = known.iter().find(|(group, _)| *group == name) {
+    if let Some((_, nodes)) = known.groups.iter().find(|(group, _)| *group == name) {
         return Some(nodes.clone());
     }
-    if known.iter().any(|(_, nodes)| nodes.iter().any(|node| node == name)) {
+    if !known.whole || known.groups.iter().any(|(_, nodes)| nodes.iter().any(|node| node == name)) {
         return Some(vec![name.to_owned()]);
     }
-    let words = || known.iter().flat_map(|(group, nodes)| nodes.iter().map(String::as_str).chain([*group]));
+    let words = || known.groups.iter().flat_map(|(group, nodes)| nodes.iter().map(String::as_str).chain([*group]));
     let label = nearest(name, words())
         .map_or_else(|| "no such node or group".to_owned(), |meant| format!("did you mean `{meant}`?"));
-    let groups = known.iter().map(|(group, nodes)| match &nodes[..] {
+    let groups = known.groups.iter().map(|(group, nodes)| match &nodes[..] {
         [_] => format!("`{group}`"),
         [first, .., last] => format!("`{group}` with `{first}` to `{last}`"),
         [] => String::new(),
@@ -167,7 +184,9 @@ fn trigger(reader: &mut Reader, fields: &Fields) -> Option<Trigger> {
         [(_, at)] => after(reader, at),
         [] => {
             let problem = Problem::at_key("missing-key", &fields.path, "the fault has no trigger").label("never fires");
-            reader.push(problem.help("add `at:` (once), `every:` (repeated) or `after:` (another fault)"));
+            if !fields.has_unknown() {
+                reader.push(problem.help("add `at:` (once), `every:` (repeated) or `after:` (another fault)"));
+            }
             None
         }
         [_, (_, at), ..] => {

@@ -5,6 +5,7 @@ mod expect;
 mod faults;
 mod nodes;
 
+use self::faults::Known;
 use super::path::Path;
 use super::reader::{At, Reader};
 use super::tree::Tree;
@@ -32,21 +33,25 @@ pub(super) fn topology(reader: &mut Reader, tree: &Tree) -> Option<Topology> {
     }
     let name = reader.required(&fields, "name", "name: four-validators").and_then(|at| self::name(reader, &at));
     let chain = reader.required(&fields, "chain", "chain: { reference: {} }").and_then(|at| chain::chain(reader, &at));
+    let family = chain.as_ref().map(|chain| &chain.family);
     let nodes = reader
         .required(&fields, "nodes", "nodes: { val: { role: validator, count: 4 } }")
-        .and_then(|at| nodes::nodes(reader, &at, chain.as_ref().map(|chain| &chain.family)));
-    let (chain, nodes) = (chain?, nodes?);
-    let load = fields.get("load").and_then(|at| load(reader, &at, families::kinds(&chain.family)));
-    let known: Vec<(&str, Vec<String>)> =
-        nodes.iter().map(|(name, group)| (name.as_str(), group.node_names(name))).collect();
+        .and_then(|at| nodes::nodes(reader, &at, family));
+    let load = fields.get("load").and_then(|at| load(reader, &at, families::kinds(family)));
+    let known = Known {
+        groups: nodes.iter().flatten().map(|(name, group)| (name.as_str(), group.node_names(name))).collect(),
+        whole: nodes.is_some(),
+    };
     let faults = fields.get("faults").map(|at| faults::faults(reader, &at, &known)).unwrap_or_default();
     let expect = fields.get("expect").and_then(|at| expect::expect(reader, &at, &known)).unwrap_or_default();
+    drop(known);
+    let chain = chain?;
     Some(Topology {
         name: name?,
         chain: chain.family,
         initial_height: chain.initial_height,
         built_blocks: chain.built_blocks,
-        nodes,
+        nodes: nodes?,
         load,
         faults,
         expect,
