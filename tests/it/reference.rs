@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
-use midflush::chain::Chain;
 use midflush::chain::reference::Reference;
+use midflush::chain::{Chain, NodeFiles};
 use midflush::node::config::{Home, Storage};
 use midflush::plan::{ChainPlan, ReferencePlan};
+use midflush::timeline::Heights;
 
 use crate::network;
 
@@ -44,4 +46,27 @@ fn the_node_takes_the_files_of_every_discipline() {
         let own = genesis.validators.iter().find(|v| v.name == node.name).expect("its own entry");
         assert_eq!(home.secret_key().expect("a key").public_key(), own.pub_key);
     }
+}
+
+#[test]
+fn the_built_chain_lies_where_heights_are_read() {
+    let options = ReferencePlan { block_time_ms: 50, halt_height: None, options: BTreeMap::new() };
+    let mut plan = network::plan(ChainPlan::Reference(options));
+    plan.built_blocks = 60;
+    let folder = tempfile::tempdir().expect("a folder");
+    let chain = Reference::new(env!("CARGO_BIN_EXE_midflush"));
+    let fixture = chain.fixture(&plan).expect("a fixture").expect("blocks to build");
+    let build = || {
+        let home = tempfile::tempdir_in(folder.path()).expect("a folder");
+        let files = NodeFiles { files: fixture.files.clone(), ..NodeFiles::default() };
+        network::write(&files, home.path());
+        let mut command = Command::new(&fixture.command[0]);
+        let output = command.args(&fixture.command[1..]).current_dir(home.path()).output().expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let heights = chain.stored_heights(home.path()).expect("heights");
+        assert_eq!(heights, Heights::new(60, 60, 60));
+        assert!(home.path().join(&fixture.into).join("blockstore.db").exists());
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert_eq!(build(), build(), "the same chain twice");
 }
