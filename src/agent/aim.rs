@@ -1,9 +1,9 @@
 //! Whether an event is the address that a fault asks for.
 
 use crate::agent_client::protocol::Arm;
-use crate::timeline::{Address, HeightRange, Landed, Layout, Phase, Tier, WriteAt};
+use crate::timeline::{Address, Landed, Layout, Mode, Phase, Tier, WriteAt};
 
-use super::tracker::{Inside, Kind, Place, Reached, Step, Tracker};
+use super::tracker::{Inside, Kind, Place, Step, Tracker};
 
 /// Says why an address can never be met, if so.
 pub(crate) fn refuse(address: &Address, layout: &Layout, tier: Tier) -> Result<(), String> {
@@ -60,9 +60,10 @@ fn meets_event(address: &Address, kind: Kind, inside: Inside, phase: Phase) -> b
     }
 }
 
-/// Where a fault landed: at `place`, with what every store has done when all is still.
-pub(crate) fn landed(arm: &Arm, place: &Place, reached: Reached, tracker: &Tracker) -> Option<Landed> {
+/// Where a fault landed: at `place`, with what every store has done now that all is still.
+pub(crate) fn landed(arm: &Arm, place: &Place, tracker: &Tracker) -> Option<Landed> {
     let inside = place.inside?;
+    let reached = tracker.reached_now().unwrap_or(inside.at);
     Some(Landed {
         height: reached.height,
         height_source: reached.source,
@@ -70,7 +71,7 @@ pub(crate) fn landed(arm: &Arm, place: &Place, reached: Reached, tracker: &Track
         sync: arm.address.sync,
         write: arm.address.write,
         phase: arm.address.phase,
-        mode: inside.mode.or(arm.address.mode).unwrap_or(crate::timeline::Mode::Consensus),
+        mode: inside.mode.unwrap_or(Mode::Consensus),
         window: reached.window,
         done: tracker.progress(),
     })
@@ -110,15 +111,11 @@ pub(crate) fn nearest(asked: &Address, steps: &[Step], name: impl Fn(usize) -> S
     candidates.iter().find(form).or_else(|| candidates.first()).cloned()
 }
 
-/// What a person reads about a height that never came.
-pub(crate) fn height_missed(range: HeightRange, reached: u64) -> Option<String> {
-    (reached < range.from).then(|| format!("height {} was not reached: {reached} was", range.from))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::{HeightSource, Mode, Store};
+    use crate::agent::tracker::Reached;
+    use crate::timeline::{HeightSource, Store};
 
     fn address(text: &str) -> Address {
         serde_yaml::from_str(text).unwrap()

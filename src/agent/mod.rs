@@ -1,12 +1,30 @@
 //! The supervisor beside each node: interception, faults, files, relay.
 
 mod aim;
+mod bridge;
+mod cut;
+mod error;
+mod files;
+mod gate;
 mod height;
+mod intercept;
 mod journal;
 mod latency;
 mod lines;
 mod output;
+mod pool;
+mod process;
 mod procfs;
+mod relay;
+mod server;
+mod spawner;
 mod stores;
+mod supervisor;
 mod tally;
+mod tap;
 mod tracker;
+
+pub use error::AgentError;
+pub use server::serve;
+pub use supervisor::Supervisor;
+pub use tap::{PREFIX, Tapped, TappedKind};

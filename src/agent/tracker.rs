@@ -100,6 +100,9 @@ struct Flush {
     decoder: Decoder,
     // From a line in the output: F and F′.
     announced: Option<(u64, u64)>,
+    replays: bool,
+    // Fixed when it ended.
+    reached: Option<Reached>,
     steps: Vec<Step>,
 }
 
@@ -114,6 +117,8 @@ pub(crate) struct Tracker {
     mode: Option<Mode>,
     // The height on disk, and whether anything vouches for it.
     base: u64,
+    // In replay: the last block that state and application have both seen.
+    replayed: u64,
     announced: Option<(u64, u64)>,
     expected: Option<(u64, u64)>,
     flushes: u64,
@@ -150,6 +155,7 @@ impl Tracker {
             sees_writes,
             mode: None,
             base: height,
+            replayed: height,
             announced: None,
             expected,
             flushes: 0,
@@ -177,7 +183,7 @@ impl Tracker {
     /// The heights that the node's files can hold now: the height on disk, and that of the flush under way.
     pub(crate) fn heights_possible(&self) -> (u64, u64) {
         match &self.flush {
-            Some(flush) if flush.open => (self.base, self.reached(flush).height.max(self.base)),
+            Some(flush) if flush.open && !flush.replays => (self.base, self.reached(flush).height.max(self.base)),
             _ => (self.base, self.base),
         }
     }
@@ -223,6 +229,7 @@ impl Tracker {
         }
         if self.flush.is_none() {
             self.base = store;
+            self.replayed = heights.state.unwrap_or(store).min(store);
         }
     }
 
@@ -373,6 +380,8 @@ impl Tracker {
             counters: vec![Counter::default(); self.names.len()],
             decoder: Decoder::new(announced.map_or(self.base, |(from, _)| from)),
             announced,
+            replays: self.mode == Some(Mode::Replay),
+            reached: None,
             steps: Vec::new(),
         });
     }
@@ -383,8 +392,9 @@ impl Tracker {
         let reached = self.reached(&flush);
         // A burst of the first store in which no height is written although heights would be seen is no block:
         // a compaction, a pruning.
-        let undecoded = self.sees_writes && self.mark.is_some() && reached.source == HeightSource::Counted;
-        if !undecoded {
+        flush.reached = Some(reached);
+        let marked = self.sees_writes && self.mark.is_some() && !flush.replays;
+        if !marked || reached.source != HeightSource::Counted {
             if self.base > 0
                 && flush.announced.is_none()
                 && flush.decoder.decoded().is_some_and(|decoded| !decoded.continues)
@@ -394,7 +404,11 @@ impl Tracker {
             let syncs: Vec<u32> = flush.counters.iter().map(|counter| counter.all_syncs).collect();
             self.collector.flush(reached.height, reached.window, &syncs);
             self.window_begun = Some(reached.window);
-            self.base = reached.height;
+            if flush.replays {
+                self.replayed = reached.height;
+            } else {
+                self.base = reached.height;
+            }
             self.last_steps = std::mem::take(&mut flush.steps);
         }
         self.flush = Some(flush);
@@ -407,7 +421,18 @@ impl Tracker {
         }
     }
 
+    /// How far the last flush that has begun takes the chain, as known now.
+    pub(crate) fn reached_now(&self) -> Option<Reached> {
+        self.flush.as_ref().map(|flush| self.reached(flush))
+    }
+
     fn reached(&self, flush: &Flush) -> Reached {
+        if let Some(reached) = flush.reached {
+            return reached;
+        }
+        if flush.replays {
+            return Reached { height: self.replayed + 1, source: HeightSource::Counted, window: 1 };
+        }
         if let Some((from, to)) = flush.announced {
             return Reached { height: to, source: HeightSource::Logged, window: to - from };
         }

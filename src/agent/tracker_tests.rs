@@ -342,3 +342,32 @@ fn the_steps_of_a_flush_are_kept_in_order() {
         [(BLOCKS, 1, 1, true), (WAL, 1, 1, true), (STATE, 1, 1, true), (APP, 1, 1, false), (STATE, 2, 1, true)]
     );
 }
+
+#[test]
+fn a_replay_counts_from_the_state_and_leaves_the_block_store_s_height() {
+    let mut layout = cometbft();
+    layout.flush[0].modes = vec![Mode::Consensus, Mode::BlockSync];
+    layout.log_marks.push(mark("handshake", LogMeaning::Mode(Mode::Replay)));
+    let mut t = Tracker::new(&layout, 2, 126, None, true);
+    t.line("handshake");
+    t.line("replay blocks app=124 store=126 state=125");
+    write(&mut t, APP, "replayed without state");
+    let replayed = write(&mut t, STATE, "results");
+    assert_eq!((inside(&replayed).at.height, inside(&replayed).mode), (126, Some(Mode::Replay)));
+    sync(&mut t, STATE);
+    write(&mut t, APP, "height");
+    write(&mut t, STATE, "state");
+    sync(&mut t, STATE);
+    assert_eq!(t.heights_possible(), (126, 126));
+    t.line("switch to consensus");
+    assert_eq!(inside(&write(&mut t, BLOCKS, "H:127")).at.height, 127);
+}
+
+#[test]
+fn a_fault_behind_the_last_event_of_a_flush_has_its_height() {
+    let mut t = Tracker::new(&cometbft(), 1, 7, None, false);
+    sync(&mut t, BLOCKS);
+    sync(&mut t, STATE);
+    sync(&mut t, STATE);
+    assert_eq!(t.reached_now().unwrap().height, 8);
+}

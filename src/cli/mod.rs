@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand; the only place that prints, and the only one that names concrete
 //! engines and chains.
 
+mod agent;
 mod chains;
 mod check;
 mod clean;
@@ -25,6 +26,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Hold one node: start it, watch what it makes durable, kill it at an address (run by the engines)
+    Agent(agent::Args),
     /// Validate a topology and print its plan; needs no engine and creates nothing
     Check(check::Args),
     /// Remove what runs of dead controllers left behind; live runs and other people's things stay
@@ -85,6 +88,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr();
     let result: Result<Code, CliError> = match cli.command {
+        Command::Agent(args) => block_on(agent::run(args)),
         Command::Check(args) => check::run(&args),
         Command::Clean(args) => block_on(clean::run(args)),
         Command::Image(args) => block_on(image::run(args)),

@@ -1,0 +1,188 @@
+//! The node over all its starts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::agent_client::protocol::{Arm, Hello, Interception, Signal, StartRequest, Started};
+use crate::sys::launch;
+use crate::timeline::{FaultId, Layout};
+
+use super::AgentError;
+use super::aim;
+use super::journal::{Journal, clock_us};
+use super::process::{Process, Surroundings};
+use super::spawner::Spawner;
+use super::tap::Tapped;
+
+/// Folder below home for what the agent itself keeps: the captured output.
+pub(crate) const OWN_FOLDER: &str = ".midflush";
+
+/// Holds one node: its home, its process, its events.
+pub struct Supervisor {
+    home: PathBuf,
+    spawner: Spawner,
+    pub(crate) journal: Arc<Journal>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    starts: u32,
+    process: Option<Arc<Process>>,
+    layout: Layout,
+    // What the last start can have left on disk; unknown once files were put there by hand.
+    expected: Option<(u64, u64)>,
+}
+
+impl Supervisor {
+    /// For a node whose files lie in `home`, which is made if it is not there.
+    pub fn new(home: &Path) -> Result<Self, AgentError> {
+        fs::create_dir_all(home.join(OWN_FOLDER)).map_err(AgentError::io("make the node's home"))?;
+        let home = fs::canonicalize(home).map_err(AgentError::io("find the node's home"))?;
+        // Children that a node leaves behind come to this process, which reaps them.
+        if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
+            tracing::warn!(%error, "orphans of the node will not be reaped");
+        }
+        let spawner = Spawner::new().map_err(AgentError::io("start a thread"))?;
+        Ok(Self { home, spawner, journal: Arc::new(Journal::new()), state: Mutex::default() })
+    }
+
+    /// The node's home, without symbolic links.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// What this agent is; tries what interception can do.
+    pub fn hello(&self) -> Hello {
+        let interception = match launch::try_filter() {
+            Ok(wait_killable) => Interception { refused: None, wait_killable },
+            Err(error) => {
+                let why = match error.raw_os_error() {
+                    Some(16) => "another supervisor listens to this container's system calls already; run it without",
+                    Some(1 | 13 | 38) => "seccomp filters with a listener are not allowed or not known here",
+                    _ => "a seccomp filter could not be installed",
+                };
+                Interception { refused: Some(format!("{why} ({error})")), wait_killable: false }
+            }
+        };
+        Hello {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            boot_id: fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned(),
+            clock_us: clock_us(),
+            uid: rustix::process::getuid().as_raw(),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            interception,
+        }
+    }
+
+    /// Starts the node; blocks until its program runs.
+    pub fn start(&self, request: StartRequest) -> Result<Started, AgentError> {
+        self.start_tapped(request, None)
+    }
+
+    /// Starts the node and sends every durable event of any file to `tap` as well.
+    pub fn start_tapped(&self, request: StartRequest, tap: Option<SyncSender<Tapped>>) -> Result<Started, AgentError> {
+        for arm in &request.arms {
+            aim::refuse(&arm.address, &request.layout, request.tier).map_err(AgentError::Refused)?;
+        }
+        let mut state = self.lock();
+        if state.process.as_ref().is_some_and(|process| !process.is_over()) {
+            return Err(AgentError::Conflict("the node runs already".to_owned()));
+        }
+        if let Some(process) = state.process.take() {
+            state.expected = Some(process.heights_left());
+        }
+        let start = state.starts + 1;
+        let layout = request.layout.clone();
+        let around = Surroundings {
+            home: &self.home,
+            log: &self.log_path(start),
+            start,
+            expected: state.expected,
+            spawner: &self.spawner,
+            journal: &self.journal,
+            tap,
+        };
+        let process = Process::start(request, around)?;
+        state.starts = start;
+        state.layout = layout;
+        let pid = process.pid.as_raw_nonzero().get().unsigned_abs();
+        state.process = Some(Arc::new(process));
+        Ok(Started { start, pid })
+    }
+
+    /// Sends a signal to the node.
+    pub fn signal(&self, signal: Signal, fault: Option<FaultId>) -> Result<(), AgentError> {
+        let sent = self.running()?.signal(signal, fault);
+        if sent { Ok(()) } else { Err(not_running()) }
+    }
+
+    /// Waits for an address.
+    pub fn arm(&self, arm: Arm) -> Result<(), AgentError> {
+        let process = self.running()?;
+        aim::refuse(&arm.address, &self.lock().layout, process.tier).map_err(AgentError::Refused)?;
+        if process.arm(arm) { Ok(()) } else { Err(not_running()) }
+    }
+
+    /// Takes an armed fault back.
+    pub fn disarm(&self, fault: &FaultId) -> Result<(), AgentError> {
+        let process = self.process();
+        if process.is_some_and(|process| process.disarm(fault)) {
+            return Ok(());
+        }
+        Err(AgentError::Missing(format!("fault `{}` is not armed", fault.name)))
+    }
+
+    /// Where the output of a start is kept.
+    pub fn log_path(&self, start: u32) -> PathBuf {
+        self.home.join(OWN_FOLDER).join(format!("start-{start}.log"))
+    }
+
+    /// The node's RPC address, as given at its last start.
+    pub fn rpc(&self) -> Option<String> {
+        self.process()?.rpc.clone()
+    }
+
+    /// Refuses while the node runs; then its files may be changed by hand, and its heights are no longer expected.
+    pub fn files_change(&self) -> Result<(), AgentError> {
+        let mut state = self.lock();
+        if state.process.as_ref().is_some_and(|process| !process.is_over()) {
+            return Err(AgentError::Conflict("the node runs; its files can be replaced when it is down".to_owned()));
+        }
+        state.process = None;
+        state.expected = None;
+        Ok(())
+    }
+
+    /// Kills the node if it runs and waits for its end.
+    pub fn shut_down(&self) {
+        if let Some(process) = self.process() {
+            process.signal(Signal::Kill, None);
+            process.join();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn process(&self) -> Option<Arc<Process>> {
+        self.lock().process.clone()
+    }
+
+    fn running(&self) -> Result<Arc<Process>, AgentError> {
+        self.process().filter(|process| !process.is_over()).ok_or_else(not_running)
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+fn not_running() -> AgentError {
+    AgentError::Conflict("the node does not run".to_owned())
+}
