@@ -107,3 +107,31 @@ pub(crate) fn own_binary(args: &EngineArgs) -> std::io::Result<PathBuf> {
         None => Err(std::io::Error::other("this build of midflush is not for Linux")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Code;
+    use super::*;
+
+    fn args(engine: Choice, docker_host: Option<&str>) -> EngineArgs {
+        EngineArgs { engine, docker_host: docker_host.map(str::to_owned), node_binary: None }
+    }
+
+    #[tokio::test]
+    async fn an_engine_that_somebody_named_is_not_worked_around() {
+        for engine in [Choice::Auto, Choice::Docker] {
+            let error = choose(&args(engine, Some("unix:///nowhere.sock"))).await.err().expect("no such socket");
+            assert_eq!(error.code, Code::Tool);
+            assert!(error.message.contains("unix:///nowhere.sock (--docker-host)"), "{}", error.message);
+        }
+    }
+
+    #[tokio::test]
+    async fn auto_always_finds_one_and_says_why() {
+        let chosen = choose(&args(Choice::Auto, None)).await.expect("an engine");
+        let name = chosen.engine.capabilities().name;
+        assert!(chosen.why.starts_with(&format!("Engine: {name}, ")), "{}", chosen.why);
+        let asked = choose(&args(Choice::Process, None)).await.expect("an engine");
+        assert_eq!(asked.engine.capabilities().name, "process");
+    }
+}
