@@ -1,17 +1,23 @@
-//! How a database reaches its file: plain positioned writes and one fdatasync a commit, behind a gate that closes for
-//! good when the node stops, so that closing a database writes nothing that a kill would not have written.
+//! How a database reaches its file: plain positioned writes and one fdatasync a commit.
+//!
+//! Two things are between the database and its file. A gate closes for good when the node stops, so that closing a database
+//! writes nothing that a kill would not have written. And the file is longer than the database asks for: it grows in
+//! large steps and never shrinks, since each step costs one more sync, in the middle of a flush, that is not a commit's.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use redb::StorageBackend;
 
 use super::StoreName;
+
+/// Length of a new file. It is a hole until it is written.
+const FILE_ROOM: u64 = 8 << 20;
 
 /// What databases lie on.
 pub trait Disk: Send + Sync {
@@ -20,6 +26,9 @@ pub trait Disk: Send + Sync {
 
     /// Whether a commit is to be synced. Without, a power cut may leave anything.
     fn syncs(&self) -> bool;
+
+    /// Bytes that a new file has at least: a multiple of 4096.
+    fn room(&self) -> u64;
 }
 
 /// Files in a folder.
@@ -50,6 +59,10 @@ impl Disk for FileDisk {
 
     fn syncs(&self) -> bool {
         self.sync
+    }
+
+    fn room(&self) -> u64 {
+        FILE_ROOM
     }
 }
 
@@ -113,11 +126,37 @@ impl Gate {
     }
 }
 
+/// What is known about a file's length.
+#[derive(Clone, Copy, Debug)]
+struct Length {
+    /// What the database believes.
+    asked: u64,
+    /// What the file has, never less.
+    given: u64,
+    /// Whether anything was written, or the file was made longer, since the last sync.
+    unsynced: bool,
+}
+
 /// A backend behind its gate.
 pub(super) struct Gated {
-    pub(super) inner: Box<dyn StorageBackend>,
-    pub(super) gate: Arc<Gate>,
-    pub(super) syncs: bool,
+    inner: Box<dyn StorageBackend>,
+    gate: Arc<Gate>,
+    syncs: bool,
+    room: u64,
+    length: Mutex<Length>,
+}
+
+impl Gated {
+    pub(super) fn open(disk: &dyn Disk, name: StoreName, gate: Arc<Gate>) -> io::Result<Self> {
+        let inner = disk.open(name)?;
+        let given = inner.len()?;
+        let length = Mutex::new(Length { asked: given, given, unsynced: false });
+        Ok(Self { inner, gate, syncs: disk.syncs(), room: disk.room(), length })
+    }
+
+    fn length(&self) -> std::sync::MutexGuard<'_, Length> {
+        self.length.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl fmt::Debug for Gated {
@@ -128,30 +167,43 @@ impl fmt::Debug for Gated {
 
 impl StorageBackend for Gated {
     fn len(&self) -> io::Result<u64> {
-        self.inner.len()
+        Ok(self.length().asked)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.inner.read(offset, out)
     }
 
+    /// A database that was not closed takes its layout from the file's length, so that a file may have any number of pages.
+    /// What an earlier, longer version left in a page that is asked for again is like what any free page holds.
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.gate.pass()?;
-        self.inner.set_len(len)
+        let mut length = self.length();
+        length.asked = len;
+        if len > length.given {
+            length.given = if len > self.room { len.next_power_of_two() * 2 } else { self.room };
+            length.unsynced = true;
+            self.inner.set_len(length.given)?;
+        }
+        Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
         self.gate.pass()?;
-        if !self.syncs {
+        let mut length = self.length();
+        if !self.syncs || !length.unsynced {
             return Ok(());
         }
         self.gate.syncs.fetch_add(1, Ordering::Relaxed);
-        self.inner.sync_data()
+        self.inner.sync_data()?;
+        length.unsynced = false;
+        Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.gate.pass()?;
         self.gate.writes.fetch_add(1, Ordering::Relaxed);
+        self.length().unsynced = true;
         self.inner.write(offset, data)
     }
 

@@ -169,8 +169,8 @@ impl Store {
     /// Opens or creates it; after a kill this checks and repairs the file, which writes.
     pub fn open(disk: &dyn Disk, name: StoreName) -> Result<Self, StoreError> {
         let gate = Gate::new();
-        let inner = disk.open(name).map_err(|error| StoreError::of(name, "open")(redb::StorageError::Io(error)))?;
-        let backend = backend::Gated { inner, gate: Arc::clone(&gate), syncs: disk.syncs() };
+        let backend = backend::Gated::open(disk, name, Arc::clone(&gate))
+            .map_err(|error| StoreError::of(name, "open")(redb::StorageError::Io(error)))?;
         let db = Builder::new()
             .set_cache_size(CACHE_BYTES)
             .create_with_backend(backend)

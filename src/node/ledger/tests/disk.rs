@@ -143,6 +143,11 @@ impl Disk for MemDisk {
     fn syncs(&self) -> bool {
         !self.inner.lock().unwrap().no_sync
     }
+
+    /// Little, so that growth is among what is tried.
+    fn room(&self) -> u64 {
+        96 << 10
+    }
 }
 
 #[derive(Debug)]
