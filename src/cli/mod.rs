@@ -8,7 +8,10 @@ mod clean;
 mod engines;
 mod image;
 mod judge;
+mod live;
 mod node;
+mod runs;
+mod show;
 mod topology;
 
 use std::future::Future;
@@ -38,6 +41,10 @@ enum Command {
     Judge(judge::Args),
     /// The built-in reference node, and what is done to its folder off-line
     Node(node::Args),
+    /// List the runs, newest first
+    Runs(runs::Args),
+    /// Show one run again
+    Show(show::Args),
 }
 
 /// A failure that the user is told about, with the exit code that scripts read.
@@ -94,6 +101,8 @@ pub fn main() -> ExitCode {
         Command::Image(args) => block_on(image::run(args)),
         Command::Judge(args) => judge::run(&args),
         Command::Node(args) => node::run(args),
+        Command::Runs(args) => runs::run(&args),
+        Command::Show(args) => show::run(&args),
     };
     match result {
         Ok(code) => code.into(),

@@ -49,12 +49,25 @@ struct Sum {
     max_us: u64,
 }
 
+impl Sum {
+    fn add(&mut self, other: &Self) {
+        self.blocks += other.blocks;
+        self.flushes += other.flushes;
+        merge(&mut self.per_block, Some(&other.per_block));
+        merge(&mut self.per_flush, Some(&other.per_flush));
+        merge(&mut self.p50_us, Some(&other.p50_us));
+        merge(&mut self.p99_us, Some(&other.p99_us));
+        self.max_us = self.max_us.max(other.max_us);
+    }
+}
+
 type Key = (usize, Mode, u8, String);
 
 /// Adds tallies up as records come.
 #[derive(Default)]
 pub struct Syncs {
     nodes: IndexMap<String, Option<String>>,
+    groups: Vec<String>,
     tiers: BTreeMap<(String, u32), Tier>,
     sums: BTreeMap<Key, Sum>,
 }
@@ -74,6 +87,7 @@ impl Syncs {
         match (&record.event, record.node.as_deref()) {
             (Event::Setup(setup), _) => {
                 self.nodes = setup.nodes.iter().map(|n| (n.name.clone(), n.storage.clone())).collect();
+                self.groups = setup.nodes.iter().map(|n| n.group.clone()).collect();
             }
             (Event::Node(NodeEvent::Started { start, tier, .. }), Some(node)) => {
                 self.tiers.insert((node.to_owned(), *start), *tier);
@@ -105,10 +119,24 @@ impl Syncs {
 
     /// The table, nodes in plan order, then by mode, tier and store.
     pub fn rows(&self) -> Vec<SyncRow> {
+        self.table(&self.sums, |position| self.nodes.get_index(position).map(|(name, _)| name.clone()))
+    }
+
+    /// The same with the nodes of a group added up, under the group's name.
+    pub fn group_rows(&self) -> Vec<SyncRow> {
+        let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
+        for ((node, mode, tier, store), sum) in &self.sums {
+            let first = self.groups.iter().position(|g| Some(g) == self.groups.get(*node)).unwrap_or(*node);
+            sums.entry((first, *mode, *tier, store.clone())).or_default().add(sum);
+        }
+        self.table(&sums, |position| self.groups.get(position).cloned())
+    }
+
+    fn table(&self, sums: &BTreeMap<Key, Sum>, name: impl Fn(usize) -> Option<String>) -> Vec<SyncRow> {
         let row = |(key, sum): (&Key, &Sum)| {
-            let (node, storage) = self.nodes.get_index(key.0)?;
+            let (_, storage) = self.nodes.get_index(key.0)?;
             Some(SyncRow {
-                node: node.clone(),
+                node: name(key.0)?,
                 storage: storage.clone(),
                 mode: key.1,
                 tier: [Tier::None, Tier::Observe, Tier::Record][usize::from(key.2)],
@@ -123,7 +151,7 @@ impl Syncs {
                 max_us: sum.max_us,
             })
         };
-        self.sums.iter().filter_map(row).collect()
+        sums.iter().filter_map(row).collect()
     }
 }
 
@@ -170,6 +198,15 @@ mod tests {
         let tiers: Vec<_> = rows.iter().map(|r| r.tier).collect();
         assert_eq!(tiers, [Tier::Observe, Tier::Record]);
         assert!(rows.iter().all(|r| r.per_block == 4 && r.blocks > 0));
+    }
+
+    #[test]
+    fn nodes_of_a_group_add_up() {
+        let syncs = Syncs::of(&sample::records());
+        let rows = syncs.group_rows();
+        assert!(rows.iter().all(|r| r.node == "val" || r.node == "late"));
+        let blocks = |rows: &[SyncRow]| rows.iter().map(|r| r.blocks).sum::<u64>();
+        assert_eq!(blocks(&rows), blocks(&syncs.rows()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rusqlite::{Connection, params};
 
-use super::{Document, ResultsError, RunState, RunSummary, TIMELINE, owner, summarise};
+use super::{Document, ResultsError, RunSummary, TIMELINE, owner, summarise};
 
 /// Changes with the table: an index of another version is made anew.
 const SCHEMA: i64 = 1;

@@ -1,7 +1,7 @@
 //! The index against folders as runs leave them.
 
 use super::*;
-use crate::results::{RunFolder, TimelineWriter};
+use crate::results::{RunFolder, RunState, TimelineWriter};
 use crate::timeline::{Event, Record, RunStarted, VERSION};
 
 fn started(run: &str, minute: u32) -> Event {
