@@ -1,6 +1,9 @@
 //! The integration tests: one binary, one module a scenario.
 
 mod cometbft;
+mod engine_docker;
+mod engine_docker_fake;
+mod engine_process;
 mod network;
 mod reference;
 mod topology;
