@@ -139,7 +139,7 @@ fn node(node: &NodePlan) -> (String, String) {
 }
 
 fn latency(latency: &Latency) -> String {
-    let us = |us: u64| if us % 1_000 == 0 { span(us / 1_000) } else { format!("{us} µs") };
+    let us = |us: u64| if us.is_multiple_of(1_000) { span(us / 1_000) } else { format!("{us} µs") };
     match latency {
         Latency::Fixed(value) => us(*value),
         Latency::Exponential(mean) => format!("{} on average, exponentially", us(*mean)),

@@ -162,7 +162,11 @@ impl Schedule {
     fn set_node(&mut self, node: &str, state: NodeState) {
         let Some(known) = self.nodes.get_mut(node) else { return };
         *known = state;
-        // The wait of faults that want this node counts anew from each change.
+        self.count_anew(node);
+    }
+
+    /// The wait of faults that want this node begins again: it has changed hands.
+    fn count_anew(&mut self, node: &str) {
         for index in self.on_node(node).collect::<Vec<_>>() {
             if let State::Wanting { since } = &mut self.entries[index].state {
                 *since = self.now;
@@ -225,9 +229,10 @@ impl Schedule {
                 Trigger::Address => Some(self.now),
             },
             State::Wanting { since } => {
+                // A node that is held comes back or is lost; one that never started is not missed before its time.
                 let never = self.nodes.get(&entry.plan.setup.node) == Some(&NodeState::NeverStarted);
-                let held = self.holder(&entry.plan.setup.node).is_some();
-                (!held && !(never && entry.aimed())).then_some(since + give_up)
+                let patient = self.holder(&entry.plan.setup.node).is_some() || (never && entry.aimed());
+                (!patient).then_some(since + give_up)
             }
             State::Armed { since } => {
                 // Before the chain is at the address's height only a standstill ends the wait.
@@ -255,6 +260,10 @@ impl Schedule {
             self.entries[index].miss(why, out);
         } else if self.deadline(entry).is_some_and(|deadline| now >= deadline) {
             self.entries[index].expire(now, height, out);
+            if self.entries[index].state == State::Lost {
+                let node = self.entries[index].node();
+                self.count_anew(&node);
+            }
         }
     }
 

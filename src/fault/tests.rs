@@ -265,11 +265,14 @@ fn a_node_that_does_not_come_back_is_lost_and_later_faults_on_it_are_missed() {
 
 #[test]
 fn a_stop_that_the_node_ignores_is_reported() {
-    let mut schedule = schedule(vec![fault("s", FaultKind::Stop, "val-1", Trigger::AtMs(0))]);
+    let next = fault("n", FaultKind::Kill, "val-1", Trigger::AtMs(10));
+    let mut schedule = schedule(vec![fault("s", FaultKind::Stop, "val-1", Trigger::AtMs(0)), next]);
     schedule.on(0, running("val-1"));
-    let commands = schedule.on(60_000, Input::Tick);
+    schedule.on(10, Input::Tick);
+    let commands = schedule.on(60_010, Input::Tick);
+    assert_eq!(brief(&commands), ["lost s", "kill n val-1"], "the next one has the node");
     assert!(
-        matches!(&commands[..], [Command::Lost { why, .. }] if why.contains("did not end within 60.0 s")),
+        matches!(&commands[0], Command::Lost { why, .. } if why.contains("did not end within 60.0 s")),
         "{commands:?}"
     );
 }

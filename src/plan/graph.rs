@@ -73,7 +73,8 @@ fn mixed(nodes: &[(String, &str, &Group)], rng: &mut impl Rng) -> Graph {
             Peers::All if mesh.len() == 1 => others(&mut (0..nodes.len())).into_iter().collect(),
             Peers::All => others(&mut mesh.iter().copied()).into_iter().collect(),
             Peers::Named(names) => {
-                let named = |at: &usize| names.iter().any(|name| *name == nodes[*at].0 || name == nodes[*at].1);
+                let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+                let named = |at: &usize| names.contains(nodes[*at].0.as_str()) || names.contains(nodes[*at].1);
                 others(&mut (0..nodes.len()).filter(named)).into_iter().collect()
             }
             Peers::Count(count) => {

@@ -11,6 +11,8 @@ use crate::timeline::{Mode, Role};
 
 /// Most nodes of one topology.
 const NODES_MAX: usize = 1_000;
+/// Most occurrences of all faults.
+const OCCURRENCES_MAX: usize = 2_000;
 
 /// Everything that is wrong between the parts. `faults_whole` says that every fault could be read.
 pub(super) fn check(topology: &Topology, faults_whole: bool) -> Vec<Problem> {
@@ -20,6 +22,11 @@ pub(super) fn check(topology: &Topology, faults_whole: bool) -> Vec<Problem> {
     quorum(topology, &mut problems);
     peers(topology, &mut problems);
     fault_names(topology, faults_whole, &mut problems);
+    let total: usize = topology.faults.iter().map(occurrences).fold(0, usize::saturating_add);
+    if total > OCCURRENCES_MAX {
+        let title = format!("all faults together happen {total} times; at most {OCCURRENCES_MAX} are planned");
+        problems.push(Problem::at_key("out-of-bounds", &Path::root().key("faults"), title).label("too many"));
+    }
     for fault in &topology.faults {
         reachable(topology, fault, &fault_path(fault), &mut problems);
     }
@@ -175,11 +182,11 @@ fn peers(topology: &Topology, problems: &mut Vec<Problem>) {
 }
 
 fn named_peers(topology: &Topology, group: &str, names: &[String], path: &Path, problems: &mut Vec<Problem>) {
+    let known: BTreeSet<String> = topology.nodes().map(|(node, _, _)| node).collect();
     for (index, name) in names.iter().enumerate() {
-        if topology.nodes.contains_key(name.as_str()) || topology.nodes().any(|(node, _, _)| node == *name) {
+        if topology.nodes.contains_key(name.as_str()) || known.contains(name) {
             continue;
         }
-        let known: Vec<String> = topology.nodes().map(|(node, _, _)| node).collect();
         let words = known.iter().map(String::as_str).chain(topology.nodes.keys().map(String::as_str));
         let label = nearest(name, words)
             .map_or_else(|| "no such node or group".to_owned(), |meant| format!("did you mean `{meant}`?"));
@@ -216,16 +223,28 @@ fn fault_names(topology: &Topology, faults_whole: bool, problems: &mut Vec<Probl
 }
 
 fn follows_itself(topology: &Topology, start: &Fault) -> bool {
-    let mut name = &start.name;
-    for _ in 0..topology.faults.len() {
-        let Some(fault) = topology.faults.iter().find(|fault| fault.name == *name) else { return false };
-        let Trigger::After { fault: before, .. } = &fault.trigger else { return false };
-        if *before == start.name {
-            return true;
+    let mut before: BTreeMap<&str, &str> = BTreeMap::new();
+    for fault in &topology.faults {
+        if let Trigger::After { fault: other, .. } = &fault.trigger {
+            before.insert(&fault.name, other);
         }
-        name = before;
+    }
+    let mut name = start.name.as_str();
+    for _ in 0..topology.faults.len() {
+        match before.get(name) {
+            None => return false,
+            Some(other) if *other == start.name => return true,
+            Some(other) => name = other,
+        }
     }
     false
+}
+
+/// How often a fault happens, over all its nodes.
+fn occurrences(fault: &Fault) -> usize {
+    let times = if let Trigger::Every { times, .. } = fault.trigger { times as usize } else { 1 };
+    let nodes = if fault.target.one_of { 1 } else { fault.target.nodes.len() };
+    times.saturating_mul(nodes)
 }
 
 /// Heights and windows that can never be met.

@@ -8,8 +8,8 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use super::locate::{Spot, locate};
 use super::path::Path;
 
-/// Most problems that are shown; the rest are counted.
-const SHOWN_MAX: usize = 30;
+/// Most problems that are kept; the rest are counted. Each costs a reading of the text to find its place.
+const KEPT_MAX: usize = 40;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +30,8 @@ enum Place {
     Path(Path, Spot),
     /// Bytes of the text.
     Span(Range<usize>),
-    /// An argument of `--set`, by its position.
-    Argument(usize),
+    /// Bytes of an argument of `--set`, by its position.
+    Argument(usize, Range<usize>),
 }
 
 impl Problem {
@@ -53,7 +53,7 @@ impl Problem {
 
     /// Something wrong with an argument of `--set` as such.
     pub(super) fn in_argument(code: &'static str, argument: usize, title: impl Into<String>) -> Self {
-        Self { place: Place::Argument(argument), ..Self::new(code, &Path::root(), title) }
+        Self { place: Place::Argument(argument, 0..usize::MAX), ..Self::new(code, &Path::root(), title) }
     }
 
     /// Says what stands at the place.
@@ -83,38 +83,40 @@ pub struct Source {
 }
 
 impl Source {
-    /// The text, and the place in it, that a problem is about.
-    fn place(&self, problem: &Problem) -> (String, &str, Range<usize>) {
-        let (path, spot) = match &problem.place {
-            Place::Span(span) => return (self.file.clone(), &self.text, span.clone()),
-            Place::Argument(index) => {
-                let argument = self.sets.get(*index).map_or("", |(_, argument)| argument);
-                return ("--set".to_owned(), argument, 0..argument.len());
-            }
-            Place::Path(path, spot) => (path, *spot),
+    /// Turns a path into bytes, by reading the text: done once a problem.
+    fn find(&self, place: &Place) -> Place {
+        let Place::Path(path, spot) = place else { return place.clone() };
+        let sets = self.sets.iter().enumerate().rev();
+        let by_set = sets
+            .filter_map(|(index, (set, argument))| set.as_ref().map(|set| (index, set, argument)))
+            .find(|(_, set, _)| set.holds(path));
+        let Some((index, set, argument)) = by_set else {
+            return Place::Span(locate(&self.text, path, *spot).unwrap_or(0..0));
         };
-        let by_set = self
-            .sets
-            .iter()
-            .rev()
-            .find_map(|(set, argument)| set.as_ref().filter(|set| set.holds(path)).map(|set| (set, argument)));
-        if let Some((set, argument)) = by_set {
-            let value = argument.find('=').map_or(0, |equals| equals + 1);
-            let span =
-                if spot == Spot::Key && set == path { 0..value.saturating_sub(1) } else { value..argument.len() };
-            return ("--set".to_owned(), argument, span);
+        let value = argument.find('=').map_or(0, |equals| equals + 1);
+        let key = *spot == Spot::Key && set == path;
+        Place::Argument(index, if key { 0..value.saturating_sub(1) } else { value..argument.len() })
+    }
+
+    /// The name and text that a found place is in, and its bytes.
+    fn shown(&self, place: &Place) -> (&str, &str, Range<usize>) {
+        match place {
+            Place::Argument(index, span) => {
+                let argument = self.sets.get(*index).map_or("", |(_, argument)| argument.as_str());
+                ("--set", argument, span.start.min(argument.len())..span.end.min(argument.len()))
+            }
+            Place::Span(span) => (&self.file, &self.text, span.clone()),
+            Place::Path(..) => (&self.file, &self.text, 0..0),
         }
-        let span = locate(&self.text, path, spot).unwrap_or(0..0);
-        (self.file.clone(), &self.text, span)
     }
 
     /// `file:line:column` of a problem, both from 1, columns in characters.
     fn coordinates(&self, problem: &Problem) -> (String, usize, usize) {
-        let (file, text, span) = self.place(problem);
+        let (file, text, span) = self.shown(&problem.place);
         let before = text.get(..span.start).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        (file, line, column)
+        (file.to_owned(), line, column)
     }
 }
 
@@ -122,7 +124,9 @@ impl Source {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problems {
     pub(super) source: Source,
-    pub(super) list: Vec<Problem>,
+    list: Vec<Problem>,
+    /// How many there are beside those in `list`.
+    more: usize,
 }
 
 impl std::error::Error for Problems {}
@@ -136,8 +140,13 @@ impl fmt::Display for Problems {
 impl Problems {
     /// Problems found after reading, by `plan` for instance.
     pub fn new(source: &Source, mut list: Vec<Problem>) -> Self {
+        let more = list.len().saturating_sub(KEPT_MAX);
+        list.truncate(KEPT_MAX);
+        for problem in &mut list {
+            problem.place = source.find(&problem.place);
+        }
         list.sort_by_cached_key(|problem| source.coordinates(problem));
-        Self { source: source.clone(), list }
+        Self { source: source.clone(), list, more }
     }
 
     /// The problems, in file order.
@@ -154,22 +163,24 @@ impl Problems {
     pub fn render(&self, colours: bool) -> String {
         let renderer = if colours { Renderer::styled() } else { Renderer::plain() };
         let mut out = String::new();
-        for problem in self.list.iter().take(SHOWN_MAX) {
+        for problem in &self.list {
             out.push_str(&self.render_one(problem, &renderer));
             out.push_str("\n\n");
         }
-        let count = self.list.len();
-        if count > SHOWN_MAX {
-            out.push_str(&format!("… and {} more\n\n", count - SHOWN_MAX));
+        if self.more > 0 {
+            out.push_str(&format!("… and {} more\n\n", self.more));
         }
+        let count = self.list.len() + self.more;
         let noun = if count == 1 { "problem" } else { "problems" };
         out.push_str(&format!("{}: {count} {noun}; nothing was created", self.source.file));
         out
     }
 
     fn render_one(&self, problem: &Problem, renderer: &Renderer) -> String {
-        let (file, text, span) = self.source.place(problem);
+        let (file, text, span) = self.source.shown(&problem.place);
         let text = visible(text);
+        let [title, label] = [&problem.title, &problem.label].map(|words| visible(words));
+        let help = problem.help.as_deref().map(visible);
         let mut span = span.start.min(text.len())..span.end.min(text.len());
         while !text.is_char_boundary(span.start) {
             span.start -= 1;
@@ -177,10 +188,10 @@ impl Problems {
         while !text.is_char_boundary(span.end) {
             span.end += 1;
         }
-        let mark = AnnotationKind::Primary.span(span).label(problem.label.as_str());
+        let mark = AnnotationKind::Primary.span(span).label(label.as_str());
         let snippet = Snippet::source(text.as_str()).path(file).annotation(mark);
-        let mut group = Level::ERROR.primary_title(problem.title.as_str()).id(problem.code).element(snippet);
-        if let Some(help) = &problem.help {
+        let mut group = Level::ERROR.primary_title(title.as_str()).id(problem.code).element(snippet);
+        if let Some(help) = &help {
             group = group.element(Level::HELP.message(help.as_str()));
         }
         renderer.render(&[group])

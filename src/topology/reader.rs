@@ -1,9 +1,14 @@
 //! Reads values out of the tree and collects everything that is wrong on the way, so that all of it is told at once.
 
+use std::collections::BTreeMap;
+
 use super::diagnostic::Problem;
 use super::path::Path;
 use super::similar::nearest;
 use super::tree::{Tree, shorten};
+
+/// Longest list that a topology may hold.
+const LIST_MAX: usize = 1_000;
 
 /// A value with its place.
 #[derive(Clone, Debug)]
@@ -67,8 +72,11 @@ impl Reader {
             }
         };
         let mut entries: Vec<(&str, At)> = Vec::with_capacity(map.len());
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
         for (key, tree) in map {
-            let before = entries.iter().filter(|(known, _)| *known == key.as_str()).count();
+            let times = seen.entry(key).or_default();
+            let before = *times;
+            *times += 1;
             if before == 0 {
                 entries.push((key, At { tree, path: at.path.key(key) }));
             } else {
@@ -201,6 +209,11 @@ impl Reader {
             self.wrong_type(at, what, example);
             return None;
         };
+        if list.len() > LIST_MAX {
+            let title = format!("`{}` has {} entries; a list has at most {LIST_MAX}", at.path, list.len());
+            self.push(Problem::new("out-of-bounds", &at.path, title).label("too long"));
+            return None;
+        }
         Some(list.iter().enumerate().map(|(index, tree)| At { tree, path: at.path.index(index) }).collect())
     }
 }

@@ -7,9 +7,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 /// Largest file that is read, in bytes.
-pub(super) const BYTES_MAX: usize = 1 << 20;
+pub(super) const BYTES_MAX: usize = 256 << 10;
 /// Most values in one file, those that aliases repeat counted as often as they are used.
-const VALUES_MAX: u32 = 200_000;
+const VALUES_MAX: u32 = 50_000;
 
 /// A YAML value.
 #[derive(Clone, Debug, PartialEq)]
@@ -223,7 +223,7 @@ mod tests {
             text.push_str(&format!("a{level}: &a{level} [{ten}]\n"));
         }
         let error = parse(&text).unwrap_err().to_string();
-        assert!(error.contains("more than 200000 values") || error.contains("repetition limit"), "{error}");
+        assert!(error.contains("more than 50000 values") || error.contains("repetition limit"), "{error}");
     }
 
     #[test]
