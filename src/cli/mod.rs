@@ -10,6 +10,7 @@ mod image;
 mod judge;
 mod live;
 mod node;
+mod run;
 mod runs;
 mod show;
 mod topology;
@@ -29,6 +30,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run a topology and judge it
+    Run(run::Args),
     /// Hold one node: start it, watch what it makes durable, kill it at an address (run by the engines)
     Agent(agent::Args),
     /// Validate a topology and print its plan; needs no engine and creates nothing
@@ -95,6 +98,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr();
     let result: Result<Code, CliError> = match cli.command {
+        Command::Run(args) => block_on(run::run(args)),
         Command::Agent(args) => block_on(agent::run(args)),
         Command::Check(args) => check::run(&args),
         Command::Clean(args) => block_on(clean::run(args)),

@@ -24,13 +24,19 @@ use crate::timeline::{Event, RunStarted, VERSION};
 const COLLECT_MAX: Duration = Duration::from_secs(60);
 
 /// The same after the user has asked to stop.
-const COLLECT_MAX_INTERRUPTED: Duration = Duration::from_secs(3);
+const COLLECT_MAX_INTERRUPTED: Duration = Duration::from_secs(2);
+
+/// How long nodes may take to end after SIGTERM at the end of a run.
+const END_MAX: Duration = Duration::from_secs(10);
+
+/// The same after the user has asked to stop.
+const END_MAX_INTERRUPTED: Duration = Duration::from_secs(2);
 
 /// How long the removal of everything may take.
 const REMOVE_MAX: Duration = Duration::from_secs(60);
 
 /// The same after the user has asked to stop.
-const REMOVE_MAX_INTERRUPTED: Duration = Duration::from_secs(6);
+const REMOVE_MAX_INTERRUPTED: Duration = Duration::from_secs(5);
 
 /// One experiment, ready to be carried out.
 pub struct Experiment {
@@ -89,8 +95,7 @@ pub async fn run(experiment: Experiment, observer: Observer, cancel: Cancellatio
     let (dispatcher, witness, told, over) =
         Dispatcher::new(Arc::clone(&experiment.plan), clock, writer, observer, senders);
     let failed = CancellationToken::new();
-    let stop = cancel.child_token();
-    let mut phases = Phases { experiment, witness, clock, cancel, stop, over };
+    let mut phases = Phases { experiment, witness, clock, cancel, ends: Ends::default(), over };
     let dispatching = dispatcher.run(told, failed.clone());
     let work = async {
         let outcome = phases.all(orders, &failed).await;
@@ -107,9 +112,19 @@ struct Phases {
     witness: Witness,
     clock: Instant,
     cancel: CancellationToken,
-    /// Cancelled by the user's wish, by a failed timeline, and at the end: all tasks of the run watch it.
-    stop: CancellationToken,
+    ends: Ends,
     over: oneshot::Receiver<Settled>,
+}
+
+/// The ends of the run's tasks, in the order in which they come.
+#[derive(Clone, Default)]
+pub(super) struct Ends {
+    /// Samplers and load stop.
+    pub(super) looking: CancellationToken,
+    /// Units end their nodes with SIGTERM, read what these leave, and are done.
+    pub(super) nodes: CancellationToken,
+    /// Units are done at once.
+    pub(super) all: CancellationToken,
 }
 
 impl Phases {
@@ -135,8 +150,7 @@ impl Phases {
             Err(RunError::Interrupted) => {}
             Err(error) => self.witness.tell_run(Event::ToolError { what: error.to_string() }).await,
         }
-        self.stop.cancel();
-        while tasks.join_next().await.is_some() {}
+        self.end_tasks(&mut tasks, kept.is_empty(), interrupted).await;
         if kept.is_empty() {
             if let Ok(testnet) = &result {
                 testnet.keep_logs(&self.experiment.folder).await;
@@ -146,6 +160,21 @@ impl Phases {
         }
         self.witness.tell_run(Event::RunEnded).await;
         Outcome { interrupted, kept }
+    }
+
+    /// Ends all tasks; the nodes too, unless they are kept. A node that does not end in time is left to the engine.
+    async fn end_tasks(&self, tasks: &mut JoinSet<()>, end_nodes: bool, interrupted: bool) {
+        self.ends.looking.cancel();
+        if end_nodes {
+            self.ends.nodes.cancel();
+            let limit = if interrupted { END_MAX_INTERRUPTED } else { END_MAX };
+            let ended = async { while tasks.join_next().await.is_some() {} };
+            if tokio::time::timeout(limit, ended).await.is_err() {
+                tracing::warn!("not every node ended within {} s of SIGTERM", limit.as_secs());
+            }
+        }
+        self.ends.all.cancel();
+        while tasks.join_next().await.is_some() {}
     }
 
     /// Prepare, launch, and stay until the run is over.
@@ -181,7 +210,7 @@ impl Phases {
             () = cancel.cancelled() => Err(RunError::Interrupted),
         };
         let mut testnet = launched?;
-        testnet.set_going(&self.experiment, &self.witness, &self.stop, orders, tasks);
+        testnet.set_going(&self.experiment, &self.witness, &self.ends, orders, tasks);
         self.witness.send(Told::Go).await;
         self.stay().await;
         Ok(testnet)

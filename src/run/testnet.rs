@@ -9,10 +9,9 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use super::dispatcher::Witness;
-use super::experiment::Experiment;
+use super::experiment::{Ends, Experiment};
 use super::unit::{Order, Unit, UnitParts, keep_log, tier};
 use super::{RunError, load, sampler};
 use crate::agent_client::protocol::Hello;
@@ -121,12 +120,12 @@ impl Testnet {
         Ok(())
     }
 
-    /// Gives every node its unit and sampler, and starts the load. All tasks go into `tasks` and end with `stop`.
+    /// Gives every node its unit and sampler, and starts the load. All tasks go into `tasks` and end with `ends`.
     pub(super) fn set_going(
         &mut self,
         experiment: &Experiment,
         witness: &Witness,
-        stop: &CancellationToken,
+        ends: &Ends,
         mut orders: BTreeMap<String, mpsc::Receiver<Order>>,
         tasks: &mut JoinSet<()>,
     ) {
@@ -151,17 +150,17 @@ impl Testnet {
                 running,
             };
             let height = if live.plan.holds_built { experiment.plan.built_blocks } else { 0 };
-            tasks.spawn(Unit::new(parts, height).run(orders, stop.clone()));
+            tasks.spawn(Unit::new(parts, height).run(orders, ends.clone()));
             let chain = Arc::clone(&experiment.chain);
             let (name, client) = (live.plan.name.clone(), Arc::clone(&live.client));
-            let (witness, running, stop) = (witness.clone(), live.running.clone(), stop.clone());
+            let (witness, running, stop) = (witness.clone(), live.running.clone(), ends.looking.clone());
             tasks.spawn(async move { sampler::sample(name, client, chain.rpc(), witness, running, pace, stop).await });
         }
         if let Some(wanted) = experiment.plan.load.clone() {
             let validators = self.nodes.iter().filter(|n| n.plan.role == Role::Validator);
             let targets: Vec<_> = validators.map(|n| Arc::clone(&n.client)).collect();
             let (plan, chain) = (Arc::clone(&experiment.plan), Arc::clone(&experiment.chain));
-            tasks.spawn(load::load(plan, wanted, chain, targets, witness.clone(), stop.clone()));
+            tasks.spawn(load::load(plan, wanted, chain, targets, witness.clone(), ends.looking.clone()));
         }
     }
 

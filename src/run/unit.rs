@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::dispatcher::{Told, Witness};
+use super::experiment::Ends;
 use crate::agent_client::protocol::{AgentRecord, Arm, Latency, Signal, SignalRequest, StartRequest};
 use crate::agent_client::{Client, ClientError};
 use crate::chain::{Chain, NodeFiles};
@@ -82,6 +82,8 @@ pub(super) struct Unit {
     tries_left: u32,
     height: u64,
     last_seq: u64,
+    /// The run is over; the node is not started again.
+    ending: bool,
 }
 
 impl Unit {
@@ -94,14 +96,15 @@ impl Unit {
             tries_left: TRIES_AGAIN,
             height,
             last_seq: 0,
+            ending: false,
         }
     }
 
-    /// Runs until cancelled, then leaves the node as it is: the experiment ends it.
-    pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>, cancel: CancellationToken) {
+    /// Runs until `ends`: at the first end the node is told to end and its files are read, at the second it is left as it is.
+    pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>, ends: Ends) {
         let mut lost = 0;
-        while !cancel.is_cancelled() {
-            match self.follow(&mut orders, &cancel).await {
+        while !ends.all.is_cancelled() {
+            match self.follow(&mut orders, &ends).await {
                 Ok(Ended::Asked) => return,
                 Ok(Ended::Stream) if lost < STREAM_RETRIES => lost += 1,
                 Ok(Ended::Stream) => return self.lost("its event stream ended").await,
@@ -129,17 +132,17 @@ impl Unit {
         self.parts.witness.tell(self.name(), event).await;
     }
 
-    async fn follow(
-        &mut self,
-        orders: &mut mpsc::Receiver<Order>,
-        cancel: &CancellationToken,
-    ) -> Result<Ended, ClientError> {
+    async fn follow(&mut self, orders: &mut mpsc::Receiver<Order>, ends: &Ends) -> Result<Ended, ClientError> {
         let mut events = self.parts.client.events(self.last_seq).await?;
         loop {
+            if self.ending && self.parts.running.borrow().is_none() {
+                return Ok(Ended::Asked);
+            }
             let due = self.due.as_ref().map(|(at, _)| *at);
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Ok(Ended::Asked),
+                () = ends.all.cancelled() => return Ok(Ended::Asked),
+                () = ends.nodes.cancelled(), if !self.ending => self.end().await?,
                 record = events.next() => match record {
                     Some(record) => self.heard(record?).await,
                     None => return Ok(Ended::Stream),
@@ -153,8 +156,19 @@ impl Unit {
         }
     }
 
+    /// Tells the node to end; the loop goes on until its exit and files are in the timeline.
+    async fn end(&mut self) -> Result<(), ClientError> {
+        self.ending = true;
+        self.due = None;
+        if self.parts.running.borrow().is_none() {
+            return Ok(());
+        }
+        self.parts.client.signal(&SignalRequest { signal: Signal::Terminate, fault: None }).await
+    }
+
     async fn obey(&mut self, order: Order) {
         let done = match order {
+            Order::Start { .. } if self.ending => Ok(()),
             Order::Start { fault } => {
                 self.due = Some((Instant::now(), fault));
                 self.tries_left = TRIES_AGAIN;
@@ -274,6 +288,9 @@ impl Unit {
     /// A node that ended by itself is started again as an operator's supervisor would, a bounded number of times.
     async fn ended_by_itself(&mut self, exit: Exit) {
         if self.parts.plan.expect.halt_height.is_some() && exit == Exit::Code(0) {
+            return;
+        }
+        if self.ending {
             return;
         }
         if self.tries_left > 0 {

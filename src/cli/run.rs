@@ -1,0 +1,218 @@
+//! `midflush run`: one topology, once.
+
+use std::fs;
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, ValueEnum};
+use tokio_util::sync::CancellationToken;
+
+use super::engines::{self, EngineArgs};
+use super::live::LiveDisplay;
+use super::runs::ResultsArg;
+use super::topology::{Planned, TopologyArgs};
+use super::{CliError, Code, judge, show};
+use crate::engine::{Build, Capabilities, Engine};
+use crate::judge::Judgement;
+use crate::report::RunReport;
+use crate::results::{Document, RunFolder};
+use crate::run::{self, Experiment, Facts};
+use crate::timeline::{Reader, Record};
+
+/// Options of `run`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    topology: TopologyArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    results: ResultsArg,
+    /// Ends the run after this time, such as `90s`; what was seen by then is judged
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    time_limit: Option<Duration>,
+    /// Leaves the nodes running at the end; prints their endpoints and the command that stops them
+    #[arg(long)]
+    keep: bool,
+    /// Prints one JSON object on standard output; all else goes to standard error
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs and judges.
+pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
+    let mut planned = args.topology.plan()?;
+    let chosen = engines::choose(&args.engine).await?;
+    check_engine(&planned, &chosen.engine.capabilities())?;
+    planned.find_program()?;
+    eprintln!("{}", chosen.why);
+    let stop = CancellationToken::new();
+    let signals = tokio::spawn(watch_signals(stop.clone()));
+    let result = experiment(&args, planned, chosen.engine, stop).await;
+    signals.abort();
+    result
+}
+
+async fn experiment(
+    args: &Args,
+    planned: Planned,
+    engine: Arc<dyn Engine>,
+    stop: CancellationToken,
+) -> Result<Code, CliError> {
+    let facts = facts(args, &planned)?;
+    let run = facts.run.clone();
+    let folder = RunFolder::create(&args.results.results, &run).map_err(CliError::tool)?;
+    folder.write_topology(&planned.loaded.resolved).map_err(CliError::tool)?;
+    folder.write(Document::Plan, &planned.plan).map_err(CliError::tool)?;
+    let folder = Arc::new(folder);
+    let experiment = Experiment {
+        plan: Arc::new(planned.plan),
+        chain: Arc::from(planned.chain),
+        engine,
+        folder: Arc::clone(&folder),
+        facts,
+        cache: cache_folder().join("fixtures"),
+        time_limit: args.time_limit,
+        keep: args.keep,
+    };
+    let display = Arc::new(Mutex::new(Some(LiveDisplay::new())));
+    let observed = Arc::clone(&display);
+    let observer = Box::new(move |record: &Record| {
+        if let Ok(mut display) = observed.lock()
+            && let Some(display) = display.as_mut()
+        {
+            display.apply(record);
+        }
+    });
+    let outcome = run::run(experiment, observer, stop).await;
+    if let Ok(mut display) = display.lock() {
+        display.take();
+    }
+    let outcome = outcome.map_err(CliError::tool)?;
+    let judgement = verdict(args, &folder)?;
+    for (node, rpc) in &outcome.kept {
+        eprintln!("kept: {node} {rpc}");
+    }
+    if !outcome.kept.is_empty() {
+        eprintln!("Stop them with: midflush clean --run {run}");
+    }
+    Ok(judge::code(&judgement))
+}
+
+/// Judges what is on disk, keeps the verdict beside it, and prints it.
+fn verdict(args: &Args, folder: &RunFolder) -> Result<Judgement, CliError> {
+    let path = folder.path().join("timeline.ndjson");
+    let file = fs::File::open(&path).map_err(|e| CliError::tool(format!("open {}: {e}", path.display())))?;
+    let mut report = RunReport::default();
+    for record in Reader::new(BufReader::new(file)) {
+        report.push(&record.map_err(CliError::tool)?);
+    }
+    let judgement = report.judgement(&folder.path().display().to_string());
+    folder.write(Document::Verdict, &judgement).map_err(CliError::tool)?;
+    if args.json {
+        println!("{}", judge::to_json(&judgement)?);
+    } else {
+        show::print_end(&report, &judgement);
+    }
+    Ok(judgement)
+}
+
+/// What the plan needs of the engine; found before anything is created.
+fn check_engine(planned: &Planned, engine: &Capabilities) -> Result<(), CliError> {
+    let plan = &planned.plan;
+    if plan.nodes.len() > engine.nodes_max {
+        let (wanted, most, name) = (plan.nodes.len(), engine.nodes_max, &engine.name);
+        return Err(CliError::input(format!(
+            "{wanted} nodes are wanted, and the {name} engine runs at most {most} here"
+        )));
+    }
+    for node in &plan.nodes {
+        let unfit = match planned.chain.build(plan, node) {
+            Build::Image { reference } if !engine.images => format!("the image `{reference}`"),
+            Build::Binary { path } if !engine.binaries => format!("the program `{}`", path.display()),
+            _ => continue,
+        };
+        let (name, node) = (&engine.name, &node.name);
+        return Err(CliError::input(format!(
+            "`{node}` is made from {unfit}, which the {name} engine cannot run; choose another with `--engine`"
+        )));
+    }
+    Ok(())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let span: jiff::SignedDuration = text.parse().map_err(|_| "write a time such as `90s` or `2m`".to_owned())?;
+    Duration::try_from(span).map_err(|_| "a time is never negative".to_owned())
+}
+
+fn facts(args: &Args, planned: &Planned) -> Result<Facts, CliError> {
+    let now = jiff::Timestamp::now();
+    let mut token = [0_u8; 32];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut token))
+        .map_err(|e| CliError::tool(format!("read randomness for a token: {e}")))?;
+    // Sorted by time when listed; the process id tells two runs of one second apart.
+    let run = format!("{}-{}-{:x}", now.strftime("%Y%m%d-%H%M%S"), planned.plan.name, std::process::id());
+    Ok(Facts {
+        run,
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        cpus: std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
+        started: now.to_string(),
+        again: again(args, planned.plan.seed),
+        token: hex::encode(token),
+    })
+}
+
+/// The command that runs it again: the same file, seed, settings and engine.
+fn again(args: &Args, seed: u64) -> String {
+    let mut words = vec!["midflush".to_owned(), "run".to_owned(), quoted(&args.topology.file.display().to_string())];
+    words.push(format!("--seed {seed}"));
+    words.extend(args.topology.set.iter().map(|set| format!("--set {}", quoted(set))));
+    if let Some(engine) = args.engine.engine.to_possible_value().filter(|_| args.engine.engine != engines::Choice::Auto)
+    {
+        words.push(format!("--engine {}", engine.get_name()));
+    }
+    words.join(" ")
+}
+
+/// Quotes a word for a shell where it needs it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Where things are kept between runs.
+fn cache_folder() -> PathBuf {
+    let named = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    named("XDG_CACHE_HOME")
+        .or_else(|| named("HOME").map(|home| home.join(".cache")))
+        .unwrap_or_else(std::env::temp_dir)
+        .join("midflush")
+}
+
+/// The first Ctrl-C (or SIGTERM) stops the run in order; the second one ends the process at once.
+async fn watch_signals(stop: CancellationToken) {
+    let mut term = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(term) => term,
+        Err(error) => return tracing::warn!(%error, "SIGTERM cannot be watched"),
+    };
+    for count in 0.. {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = term.recv() => {}
+        }
+        if count == 0 {
+            eprintln!("Stopping and removing everything of this run; once more to leave at once.");
+            stop.cancel();
+        } else {
+            eprintln!("Left at once. `midflush clean` removes what is left.");
+            std::process::exit(i32::from(Code::Interrupted as u8));
+        }
+    }
+}
