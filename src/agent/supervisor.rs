@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::agent_client::protocol::{Arm, Hello, Interception, Signal, StartRequest, Started};
+use crate::agent_client::protocol::{AgentRecord, Arm, Hello, Interception, Signal, StartRequest, Started};
 use crate::sys::launch;
 use crate::timeline::{FaultId, Layout};
 
@@ -133,6 +133,11 @@ impl Supervisor {
             return Ok(());
         }
         Err(AgentError::Missing(format!("fault `{}` is not armed", fault.name)))
+    }
+
+    /// What happened after position `after`, as far as it is kept.
+    pub fn events(&self, after: u64) -> Vec<AgentRecord> {
+        self.journal.read(after, usize::MAX)
     }
 
     /// Where the output of a start is kept.

@@ -10,6 +10,7 @@ use crate::node::build::{BuildOptions, Forge, build_chain, building_config};
 use crate::node::config::{Home, Storage, load_key};
 use crate::node::crypto::SecretKey;
 use crate::node::defect::Defect;
+use crate::node::init::{self, Network};
 use crate::node::ledger::{Ledger, rollback};
 use crate::node::log::Log;
 use crate::node::store::{Disk as _, FileDisk, StoreName};
@@ -24,6 +25,8 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum NodeCommand {
+    /// Write the homes of a small network on this machine
+    Init(InitArgs),
     /// Write a signed chain off-line: data/ below the home, from config/genesis.json and the validators' keys
     BuildChain(BuildArgs),
     /// Take the state back by one block; the node must be down
@@ -37,6 +40,37 @@ struct HomeArg {
     /// The node's folder
     #[arg(long, value_name = "DIR")]
     home: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct InitArgs {
+    /// Folder that gets val-1, full-1 and so on
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Chain id
+    #[arg(long, default_value = "midflush-local")]
+    chain_id: String,
+    /// When the chain starts
+    #[arg(long, value_name = "TIME", default_value = "2026-01-01T00:00:00Z")]
+    genesis_time: jiff::Timestamp,
+    /// Number of validators
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    validators: u16,
+    /// Number of nodes that are no validators
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    full: u16,
+    /// Seed of the keys
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// First port on 127.0.0.1; each node takes three
+    #[arg(long, value_name = "PORT", default_value_t = 26600)]
+    base_port: u16,
+    /// Storage discipline
+    #[arg(long, value_enum, default_value = "per-block")]
+    storage: StorageArg,
+    /// Milliseconds between blocks
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    block_time_ms: u64,
 }
 
 #[derive(Debug, clap::Args)]
@@ -78,6 +112,17 @@ enum StorageArg {
     NoSync,
 }
 
+impl From<StorageArg> for Storage {
+    fn from(storage: StorageArg) -> Self {
+        match storage {
+            StorageArg::PerBlock => Self::PerBlock,
+            StorageArg::SingleFlush => Self::SingleFlush,
+            StorageArg::Deferred => Self::Deferred,
+            StorageArg::NoSync => Self::NoSync,
+        }
+    }
+}
+
 #[derive(Debug, clap::Args)]
 struct RestoreArgs {
     #[command(flatten)]
@@ -90,6 +135,7 @@ struct RestoreArgs {
 /// Runs the command.
 pub fn run(args: Args) -> Result<Code, CliError> {
     match args.command {
+        NodeCommand::Init(args) => init(&args),
         NodeCommand::BuildChain(args) => build(&args),
         NodeCommand::Rollback(args) => roll_back(&args.home),
         NodeCommand::RestoreCheckpoint(args) => restore(&args.home.home, args.height),
@@ -101,6 +147,23 @@ fn input(error: impl std::fmt::Display) -> CliError {
     CliError::input(format!("failed to {error}"))
 }
 
+fn init(args: &InitArgs) -> Result<Code, CliError> {
+    let network = Network {
+        chain_id: args.chain_id.clone(),
+        genesis_time: args.genesis_time,
+        validators: args.validators,
+        full: args.full,
+        seed: args.seed,
+        base_port: args.base_port,
+        storage: args.storage.into(),
+        block_time_ms: args.block_time_ms,
+    };
+    for home in init::init(&args.out, &network).map_err(input)? {
+        println!("{}", home.root().display());
+    }
+    Ok(Code::Ok)
+}
+
 fn build(args: &BuildArgs) -> Result<Code, CliError> {
     let home = Home::new(&args.home);
     let path = args.genesis.clone().unwrap_or_else(|| home.config("genesis.json"));
@@ -108,14 +171,8 @@ fn build(args: &BuildArgs) -> Result<Code, CliError> {
     if StoreName::ALL.iter().any(|name| home.data().join(name.file()).exists()) {
         return Err(input(format!("build a chain in {}: there is one already", home.data().display())));
     }
-    let storage = match args.storage {
-        StorageArg::PerBlock => Storage::PerBlock,
-        StorageArg::SingleFlush => Storage::SingleFlush,
-        StorageArg::Deferred => Storage::Deferred,
-        StorageArg::NoSync => Storage::NoSync,
-    };
     let mut forge = Forge::new(&genesis.chain_id, keys(&args.keys)?);
-    let config = building_config(storage);
+    let config = building_config(args.storage.into());
     let mut ledger = Ledger::open(&home, &config, &genesis, Log::stderr(), Box::new(())).map_err(CliError::tool)?;
     let options = BuildOptions {
         blocks: args.blocks,

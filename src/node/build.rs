@@ -149,21 +149,9 @@ fn transaction(random: &mut ChaCha20Rng, n: u64, size: usize) -> Vec<u8> {
 
 /// The configuration that a ledger is opened with to build a chain. Flush points depend on bytes alone, not on the clock.
 pub fn building_config(storage: Storage) -> NodeConfig {
-    let nowhere = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     NodeConfig {
-        name: "build".to_owned(),
-        p2p_listen: nowhere,
-        rpc_listen: nowhere,
-        metrics_listen: None,
-        peers: Vec::new(),
-        storage,
         accept_unsafe: true,
-        block_time_ms: 1000,
-        halt_height: None,
-        verify_window: 1,
-        checkpoints: None,
-        timing: false,
         flush: Flush { every_ms: u64::MAX >> 32, max_bytes: BATCH_BYTES },
-        planted_defect: None,
+        ..NodeConfig::new("build".to_owned(), storage)
     }
 }

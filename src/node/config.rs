@@ -8,7 +8,7 @@
 //! data/cs.wal/wal       data/sign_state.json    data/checkpoints/
 //! ```
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -273,6 +273,27 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigError> {
 }
 
 impl NodeConfig {
+    /// A node without peers and addresses (port 0 is any), everything else as it is by default.
+    pub fn new(name: String, storage: Storage) -> Self {
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self {
+            name,
+            p2p_listen: anywhere,
+            rpc_listen: anywhere,
+            metrics_listen: None,
+            peers: Vec::new(),
+            storage,
+            accept_unsafe: false,
+            block_time_ms: default_block_time_ms(),
+            halt_height: None,
+            verify_window: default_verify_window(),
+            checkpoints: None,
+            timing: false,
+            flush: Flush::default(),
+            planted_defect: None,
+        }
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.storage == Storage::NoSync && !self.accept_unsafe {
             return Err("storage no-sync loses data at a power cut: it needs \"unsafe\": true".into());

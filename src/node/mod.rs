@@ -8,6 +8,7 @@ pub mod crypto;
 pub mod defect;
 pub mod handle;
 pub mod inbox;
+pub mod init;
 pub mod ledger;
 pub mod log;
 pub mod mempool;

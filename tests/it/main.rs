@@ -1,5 +1,6 @@
 //! The integration tests: one binary, one module a scenario.
 
+mod agent;
 mod cometbft;
 mod engine_docker;
 mod engine_docker_fake;
