@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::BufReader;
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 
-use crate::judge::{FaultRow, Finding, Judge, Judgement, Outcome};
+use crate::judge::{FaultRow, Finding, Judge, Judgement, Outcome, judge_observation};
 use crate::timeline::{ReadError, Reader};
 
 use super::{CliError, Code};
@@ -13,7 +13,7 @@ use super::{CliError, Code};
 /// Arguments of `midflush judge`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A timeline (NDJSON), or the folder of a run
+    /// A timeline (NDJSON), the folder of a run, or an observation file (YAML or JSON)
     file: PathBuf,
     /// Print exactly one JSON object on stdout
     #[arg(long)]
@@ -23,11 +23,7 @@ pub(super) struct Args {
 /// Reads and judges the file.
 pub(super) fn run(args: &Args) -> Result<Code, CliError> {
     let path = if args.file.is_dir() { args.file.join("timeline.ndjson") } else { args.file.clone() };
-    let file = File::open(&path).map_err(|e| CliError::input(format!("failed to open `{}`: {e}", path.display())))?;
-    let mut judgement = judge_timeline(BufReader::new(file)).map_err(|error| match error {
-        ReadError::Io { .. } => CliError::tool(format!("{error} (`{}`)", path.display())),
-        wrong => CliError::input(format!("failed to {wrong} (`{}`)", path.display())),
-    })?;
+    let mut judgement = judge_file(&path)?;
     judgement.results = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
     if args.json {
         println!("{}", to_json(&judgement)?);
@@ -37,8 +33,28 @@ pub(super) fn run(args: &Args) -> Result<Code, CliError> {
     Ok(code(&judgement))
 }
 
+fn judge_file(path: &Path) -> Result<Judgement, CliError> {
+    let open = |e| CliError::input(format!("failed to open `{}`: {e}", path.display()));
+    let mut input = BufReader::with_capacity(1 << 20, File::open(path).map_err(open)?);
+    if is_timeline(path, input.fill_buf().map_err(open)?) {
+        return judge_timeline(input).map_err(|error| match error {
+            ReadError::Io { .. } => CliError::tool(format!("{error} (`{}`)", path.display())),
+            wrong => CliError::input(format!("failed to {wrong} (`{}`)", path.display())),
+        });
+    }
+    let mut text = String::new();
+    input.read_to_string(&mut text).map_err(open)?;
+    judge_observation(&text).map_err(|e| CliError::input(format!("failed to read `{}`: {e}", path.display())))
+}
+
+/// A timeline by its name, or by its first line, which holds one whole record.
+fn is_timeline(path: &Path, begin: &[u8]) -> bool {
+    let named = path.extension().is_some_and(|e| e == "ndjson");
+    named || begin.trim_ascii_start().starts_with(b"{\"seq\":")
+}
+
 /// The judgement of a timeline; a torn last line is said on stderr.
-fn judge_timeline(input: impl std::io::BufRead) -> Result<Judgement, ReadError> {
+fn judge_timeline(input: impl BufRead) -> Result<Judgement, ReadError> {
     let mut reader = Reader::new(input);
     let mut judge = Judge::new();
     for record in reader.by_ref() {

@@ -40,7 +40,7 @@ enum Command {
     Clean(clean::Args),
     /// Make the container image of this binary, without a registry
     Image(image::Args),
-    /// Judge a stored timeline
+    /// Judge a stored timeline or an observation file
     Judge(judge::Args),
     /// The built-in reference node, and what is done to its folder off-line
     Node(node::Args),

@@ -179,9 +179,15 @@ fn unproven(model: &Model) -> Option<Finding> {
     if model.states.is_empty() || model.states.compared() == 0 {
         return None;
     }
-    let from = height_at_last_fault(model).unwrap_or(0);
+    let fault = height_at_last_fault(model);
+    if !model.complete && fault.is_none() {
+        // Whoever wrote an observation need not give more than the heights of interest.
+        return None;
+    }
+    let from = fault.unwrap_or(0);
     let after = model.states.distinct_from(from, 2);
-    (after < 2).then(|| {
+    let enough = model.complete || model.states.heights_from(from, 2) >= 2;
+    (after < 2 && enough).then(|| {
         let since = if from > 0 { format!(" after height {from}, where the last fault was") } else { String::new() };
         because(format!("{after} distinct app hash over the whole stretch{since}"), None)
     })
@@ -190,10 +196,11 @@ fn unproven(model: &Model) -> Option<Finding> {
 /// The best height seen when the last fault took effect.
 fn height_at_last_fault(model: &Model) -> Option<u64> {
     let at = model.last_fault_us()?;
+    let told = model.told.iter().filter(|f| f.from == at).filter_map(|f| f.height);
     let before = model.nodes.iter().flat_map(|n| &n.samples).filter(|s| s.at_us <= at).map(|s| s.height);
     let landed =
         model.faults.iter().filter_map(|f| f.landed.as_ref()).filter(|l| l.at_us == at).map(|l| l.landed.height);
-    before.chain(landed).max()
+    before.chain(landed).chain(told).max()
 }
 
 /// What the run is about to be told beside its findings.
@@ -201,6 +208,28 @@ pub(crate) fn notes(model: &Model) -> Vec<Note> {
     let mut notes = Vec::new();
     if let Some((true, why, _)) = &model.end.settled {
         notes.push(Note::run("settled", why.clone()));
+    }
+    notes.extend(halt_notes(model));
+    notes
+}
+
+/// Nodes that are not at the halt height yet, and heights beyond it, which too few nodes have to be compared.
+fn halt_notes(model: &Model) -> Vec<Note> {
+    let Some(halt) = model.expect.halt_height else { return Vec::new() };
+    let last = |n: &super::model::Node| n.samples.last().map(|s| s.height);
+    let mut notes: Vec<Note> = model
+        .nodes
+        .iter()
+        .filter_map(|n| Some((n, last(n).filter(|h| *h < halt)?)))
+        .map(|(n, height)| {
+            let words = format!("at {height}, and its halt height {halt} is not reached yet: wait");
+            Note::about("waiting", &n.name, words).height(height)
+        })
+        .collect();
+    if let Some(best) = model.nodes.iter().filter_map(last).max().filter(|best| *best > halt) {
+        let words =
+            format!("heights {} to {best} exist on few nodes only: nothing is said about their hashes", halt + 1);
+        notes.push(Note::run("beyond-halt", words).height(best));
     }
     notes
 }

@@ -67,7 +67,7 @@ fn row(model: &Model, fault: &Fault) -> FaultRow {
         after: after.map(|(heights, _)| heights),
         proven: proof.is_ok(),
         why_unproven: proof.err(),
-        exit: ended.map(|e| exit_words(e.exit)),
+        exit: ended.and_then(|e| e.exit).map(exit_words),
         down_ms: ended
             .map(|e| e.at_us)
             .or(fault.effect_us())
@@ -136,7 +136,7 @@ fn aimed(
     if start != seen.start {
         return Err(format!("it landed in start {} but start {start} ended", seen.start));
     }
-    let exit = life.exit.as_ref().map(|e| e.exit);
+    let exit = life.exit.as_ref().and_then(|e| e.exit);
     match fault.setup.kind {
         FaultKind::Kill => {
             wanted_exit(exit, SIGKILL)?;
@@ -239,7 +239,7 @@ fn at_words(landed: &Landed) -> String {
 
 /// Proof of a fault that is not aimed: that it was done, and what was seen to change.
 fn plain(fault: &Fault, life: Option<&Life>, next: Option<&Life>) -> Result<(), String> {
-    let exit = life.and_then(|l| l.exit.as_ref()).map(|e| e.exit);
+    let exit = life.and_then(|l| l.exit.as_ref()).and_then(|e| e.exit);
     let undone = || match (&fault.missed, fault.triggered) {
         (Some((why, _)), _) => why.clone(),
         (None, Some(_)) => "it fired, and nothing shows that it was done".to_owned(),

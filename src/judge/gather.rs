@@ -149,7 +149,7 @@ impl Gather {
             NodeEvent::Exited { start, exit, cause, tail } => {
                 life(lives, *start).exit = Some(Ended {
                     at_us: at,
-                    exit: *exit,
+                    exit: Some(*exit),
                     cause: cause.clone(),
                     tail: tail.clone(),
                     out_of_memory: false,
@@ -157,7 +157,7 @@ impl Gather {
                 });
             }
             NodeEvent::Handshake { start, heights, line } => {
-                life(lives, *start).handshake = Some(Handshake { heights: *heights, line: line.clone(), seq });
+                life(lives, *start).handshake = Some(Handshake::read(*heights, line, seq));
             }
             NodeEvent::Trouble { start, class, line } => {
                 let class = signature::classify(line).map_or_else(|| class.clone(), str::to_owned);

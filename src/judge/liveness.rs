@@ -212,15 +212,21 @@ fn regressed(node: &Node) -> Option<Finding> {
             continue;
         };
         let held = node.defers() && top.catching_up == Some(true);
-        if held && sample.height >= durable_before(node, sample.at_us) {
+        let fresh = node
+            .lives
+            .values()
+            .any(|life| life.fresh && life.started.is_some_and(|(at, _)| at > top.at_us && at <= sample.at_us));
+        if fresh || held && sample.height >= durable_before(node, sample.at_us) {
             best = Some(*sample);
             continue;
         }
         let lost = top.height - sample.height;
+        let later = node.samples.iter().map(|s| s.height).max().filter(|later| *later > top.height);
+        let later = later.map(|later| format!(", later at {later}")).unwrap_or_default();
         return Some(
             Finding::new(
                 Verdict::HeightRegressed,
-                format!("{} → {}: {lost} acknowledged blocks lost", top.height, sample.height),
+                format!("{} → {}: {lost} acknowledged blocks lost{later}", top.height, sample.height),
             )
             .node(&node.name)
             .height(sample.height)

@@ -1,6 +1,6 @@
 //! One cause, one finding: what follows from it is listed under it.
 
-use super::{Consequence, Finding, Verdict};
+use super::{Consequence, Finding, Outcome, Verdict};
 
 /// Whether a finding of `later` can follow from `head` on the same node.
 fn follows(head: Verdict, later: Verdict) -> bool {
@@ -57,6 +57,10 @@ pub(crate) fn merge(mut findings: Vec<Finding>) -> Vec<Finding> {
             Some(index) => heads[index].consequences.push(Consequence::from(finding)),
             None => heads.push(finding),
         }
+    }
+    if heads.iter().any(|f| f.verdict.outcome() == Outcome::Finding) {
+        // Whether agreement proves anything is no question where there is none.
+        heads.retain(|f| f.verdict != Verdict::ConvergedUnproven);
     }
     tool_first(heads)
 }

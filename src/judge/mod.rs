@@ -13,8 +13,10 @@ mod judgement;
 mod liveness;
 mod merge;
 mod model;
+mod observe;
 mod power;
 mod predict;
+mod restarts;
 mod series;
 mod signature;
 mod table;
@@ -25,6 +27,7 @@ mod verdict;
 mod tests;
 
 pub use judgement::{FaultRow, JSON_VERSION, Judgement, NodeRow};
+pub use observe::{ObservationError, judge_observation};
 pub use predict::{Expected, Predicted, predict};
 pub use verdict::{Consequence, Finding, Note, Outcome, Verdict};
 
@@ -61,39 +64,52 @@ impl Judge {
 
     /// What can be said so far. Costs time in proportion to the heights seen, not to the records.
     pub fn judgement(&self) -> Judgement {
-        conclude(&self.gather.model, Vec::new(), Vec::new())
+        conclude(&[&self.gather.model], rules(&self.gather.model))
     }
 }
 
-/// Runs every rule over a model; `findings` and `notes` are what other sources have said already.
-fn conclude(model: &Model, mut findings: Vec<Finding>, mut notes: Vec<Note>) -> Judgement {
-    let (rows, unproven) = faults::table(model);
-    findings.extend(unproven);
+/// What the rules say about one model, before causes and consequences are told apart.
+#[derive(Debug, Default)]
+struct Said {
+    findings: Vec<Finding>,
+    notes: Vec<Note>,
+    faults: Vec<FaultRow>,
+}
+
+/// Runs every rule over a model.
+fn rules(model: &Model) -> Said {
+    let (faults, mut findings) = faults::table(model);
+    let mut notes = Vec::new();
     findings.extend(agreement::check(model));
     findings.extend(agreement::nothing_in_common(model));
     findings.extend(expectations::check(model));
-    for (found, noted) in [liveness::check(model), power::check(model), exits::check(model)] {
+    for (found, noted) in [liveness::check(model), power::check(model), exits::check(model), restarts::check(model)] {
         findings.extend(found);
         notes.extend(noted);
     }
     notes.extend(expectations::notes(model));
-    let findings = merge::merge(findings);
-    let verdict = findings.first().map_or(Verdict::Converged, |f| f.verdict);
+    Said { findings, notes, faults }
+}
+
+/// The judgement of models that share a run, one a chain.
+fn conclude(models: &[&Model], said: Said) -> Judgement {
+    let findings = merge::merge(said.findings);
+    let identity = models.first().map(|m| m.identity.clone()).unwrap_or_default();
     Judgement {
         version: JSON_VERSION,
-        run: model.identity.run.clone(),
-        topology: model.identity.topology.clone(),
-        seed: model.identity.seed,
-        engine: model.identity.engine.clone(),
-        verdict,
-        nodes: node_rows(model, &findings),
+        run: identity.run,
+        topology: identity.topology,
+        seed: identity.seed,
+        engine: identity.engine,
+        verdict: findings.first().map_or(Verdict::Converged, |f| f.verdict),
+        nodes: models.iter().flat_map(|m| node_rows(m, &findings)).collect(),
         findings,
-        notes,
-        faults: rows,
-        heights_compared: model.states.compared(),
-        distinct_app_hashes: model.states.distinct(),
+        notes: said.notes,
+        faults: said.faults,
+        heights_compared: models.iter().map(|m| m.states.compared()).sum(),
+        distinct_app_hashes: models.iter().map(|m| m.states.distinct()).sum(),
         results: String::new(),
-        interrupted: model.end.interrupted,
+        interrupted: models.iter().any(|m| m.end.interrupted),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::table::Table;
-use crate::timeline::{Exit, ExitCause, Expect, FaultId, FaultSetup, Heights, Landed, Layout, Mode, Role, Tally};
+use crate::timeline::{Exit, ExitCause, Expect, FaultId, FaultSetup, Heights, Landed, Layout, Mode, Role, Tally, line};
 
 /// Microseconds since the run began.
 pub(crate) type Us = u64;
@@ -21,6 +21,8 @@ pub(crate) struct Model {
     pub(crate) states: Table,
     /// Faults in plan order.
     pub(crate) faults: Vec<Fault>,
+    /// Faults that are told as facts, by whoever wrote an observation.
+    pub(crate) told: Vec<ToldFault>,
     /// What the user expects.
     pub(crate) expect: Expect,
     /// What is known about transactions.
@@ -46,6 +48,19 @@ pub(crate) struct Identity {
     pub(crate) topology: String,
     pub(crate) seed: u64,
     pub(crate) engine: String,
+}
+
+/// A fault that is told, not proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ToldFault {
+    /// Index of the node; `None` where only the moment is told.
+    pub(crate) node: Option<usize>,
+    pub(crate) from: Us,
+    pub(crate) to: Option<Us>,
+    /// The chain's height at that moment, where told.
+    pub(crate) height: Option<u64>,
+    /// Whether the node is away while it lasts.
+    pub(crate) away: bool,
 }
 
 /// How long things may take before they are called a finding.
@@ -121,6 +136,12 @@ pub(crate) struct Node {
     pub(crate) holes: Vec<(String, String, u64)>,
     /// Signed blocks of a recent stretch, where known; 0 is a validator that never signs.
     pub(crate) signed: Option<u64>,
+    /// The height that its application told, where nothing else tells it.
+    pub(crate) app_height: Option<u64>,
+    /// It has a volume of its own, whose filling up is a fault and not a failure of the machine.
+    pub(crate) limited_volume: bool,
+    /// It is known to hold blocks back during block sync.
+    pub(crate) holds_blocks: bool,
 }
 
 /// One look at a height.
@@ -136,6 +157,8 @@ pub(crate) struct Sample {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Life {
     pub(crate) started: Option<(Us, u64)>,
+    /// It began with an empty folder, so that what was there before is not missed.
+    pub(crate) fresh: bool,
     pub(crate) handshake: Option<Handshake>,
     pub(crate) troubles: Vec<Trouble>,
     pub(crate) exit: Option<Ended>,
@@ -147,7 +170,10 @@ pub(crate) struct Life {
 #[derive(Clone, Debug)]
 pub(crate) struct Handshake {
     pub(crate) heights: Heights,
-    pub(crate) line: String,
+    /// Lowest block kept, where the line says so.
+    pub(crate) base: Option<u64>,
+    /// Whether the application's hash is empty, where the line says so.
+    pub(crate) app_hash_empty: Option<bool>,
     pub(crate) seq: u64,
 }
 
@@ -164,7 +190,8 @@ pub(crate) struct Trouble {
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) at_us: Us,
-    pub(crate) exit: Exit,
+    /// `None` where only its last words are known.
+    pub(crate) exit: Option<Exit>,
     pub(crate) cause: ExitCause,
     pub(crate) tail: Vec<String>,
     /// The kernel's or the engine's word that memory ran out.
@@ -191,6 +218,14 @@ pub(crate) struct FaultLanded {
     pub(crate) start: u32,
     pub(crate) landed: Landed,
     pub(crate) seq: u64,
+}
+
+impl Handshake {
+    /// With what the line says beside the heights.
+    pub(crate) fn read(heights: Heights, text: &str, seq: u64) -> Self {
+        let app_hash_empty = line::field(text, "hash").or_else(|| line::field(text, "appHash")).map(str::is_empty);
+        Self { heights, base: line::number(text, "base"), app_hash_empty, seq }
+    }
 }
 
 impl Fault {
@@ -224,7 +259,8 @@ impl Node {
 
     /// Whether it holds blocks back during block sync, so that unsaved ones may be lost to a kill.
     pub(crate) fn defers(&self) -> bool {
-        self.storage.as_deref() == Some("deferred")
+        self.holds_blocks
+            || self.storage.as_deref() == Some("deferred")
             || self.tallies.iter().any(|(_, t, _)| t.mode == Some(Mode::BlockSync) && t.blocks > t.flushes)
     }
 
@@ -234,7 +270,8 @@ impl Node {
             self.lives.values().rev().find_map(|life| {
                 life.stored.map(|(heights, _)| heights).or(life.handshake.as_ref().map(|h| h.heights))
             });
-        known.unwrap_or_default()
+        let known: Heights = known.unwrap_or_default();
+        Heights { app: known.app.or(self.app_height), ..known }
     }
 }
 
@@ -266,13 +303,15 @@ impl Model {
 
     /// When the last fault took effect.
     pub(crate) fn last_fault_us(&self) -> Option<Us> {
-        self.faults.iter().filter_map(Fault::effect_us).max()
+        let told = self.told.iter().map(|f| f.from);
+        self.faults.iter().filter_map(Fault::effect_us).chain(told).max()
     }
 
-    /// The best height seen of all nodes but one at or before a time.
+    /// The best height seen of all nodes but one at or before a time; what lies beyond a halt height is nobody's goal.
     pub(crate) fn best_of_rest(&self, node: usize, at_us: Us) -> Option<u64> {
         let others = self.nodes.iter().enumerate().filter(|(i, _)| *i != node).map(|(_, n)| &n.samples);
-        others.chain([&self.rest]).filter_map(|samples| best_until(samples, at_us)).max()
+        let best = others.chain([&self.rest]).filter_map(|samples| best_until(samples, at_us)).max()?;
+        Some(self.expect.halt_height.map_or(best, |halt| best.min(halt)))
     }
 }
 

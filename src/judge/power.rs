@@ -13,8 +13,6 @@ pub(crate) struct Outage {
     pub(crate) node: usize,
     pub(crate) from: Us,
     pub(crate) to: Option<Us>,
-    /// Brought about by a fault, so that a halt that follows is expected.
-    pub(crate) by_fault: bool,
 }
 
 /// All outages of all nodes.
@@ -24,17 +22,18 @@ pub(crate) fn outages(model: &Model) -> Vec<Outage> {
         for (start, life) in &node.lives {
             let Some(ended) = &life.exit else { continue };
             let to = node.lives.get(&(start + 1)).and_then(|next| next.started).map(|(at, _)| at);
-            let by_fault = !matches!(ended.cause, crate::timeline::ExitCause::Own);
-            all.push(Outage { node: index, from: ended.at_us, to, by_fault });
+            all.push(Outage { node: index, from: ended.at_us, to });
         }
         for fault in model.faults.iter().filter(|f| f.setup.node == node.name) {
             let by_pause = fault.setup.kind == FaultKind::Pause || node.lives.is_empty();
             if let Some((from, _, _)) = fault.applied.as_ref().filter(|_| by_pause) {
                 let to = fault.reverted.as_ref().map(|(at, _, _)| *at);
-                all.push(Outage { node: index, from: *from, to, by_fault: true });
+                all.push(Outage { node: index, from: *from, to });
             }
         }
     }
+    let told = model.told.iter().filter(|f| f.away);
+    all.extend(told.filter_map(|f| Some(Outage { node: f.node?, from: f.from, to: f.to })));
     all
 }
 

@@ -120,7 +120,7 @@ static SIGNATURES: &[Signature] = &[
     sig(
         "replay-differs",
         &["already saved to different hash"],
-        Diverged,
+        Cause,
         "replaying the block gave another tree: the application is not deterministic over a restart",
     ),
     sig(

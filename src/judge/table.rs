@@ -150,6 +150,11 @@ impl Table {
         found.len()
     }
 
+    /// Heights from `from` on that have a value, up to `enough`.
+    pub(crate) fn heights_from(&self, from: u64, enough: usize) -> usize {
+        self.filled(from).take(enough).count()
+    }
+
     /// The heights at which values differ, ascending.
     pub(crate) fn disputed(&self) -> impl Iterator<Item = u64> {
         self.dissent.keys().copied()
@@ -178,11 +183,6 @@ impl Table {
         }
         groups.sort_by_key(|g| (std::cmp::Reverse(g.nodes.len()), g.nodes.first().copied()));
         groups
-    }
-
-    /// The value at a height, where nobody disputes it.
-    pub(crate) fn agreed(&self, height: u64) -> Option<&str> {
-        if self.dissent.contains_key(&height) { None } else { Some(&self.cell(height)?.hash) }
     }
 
     /// The lowest and highest height of a node.
@@ -253,7 +253,6 @@ mod tests {
         assert_eq!((groups[0].hash.as_str(), groups[0].nodes.as_slice()), ("aa", &[0, 1, 3][..]));
         assert_eq!((groups[1].hash.as_str(), groups[1].nodes.as_slice()), ("bb", &[2][..]));
         assert_eq!((table.compared(), table.distinct()), (1, 2));
-        assert_eq!(table.agreed(7), None);
     }
 
     #[test]

@@ -127,6 +127,9 @@ pub struct Finding {
     /// Short class of the log signature or exit, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
+    /// The last lines of the node's output, at most 50, where no signature tells why it ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
     /// Timeline sequence numbers that show it.
     pub evidence: Vec<u64>,
     /// What follows from the same cause.
@@ -173,6 +176,7 @@ impl Finding {
             why: String::new(),
             next: String::new(),
             class: None,
+            last_lines: Vec::new(),
             evidence: Vec::new(),
             consequences: Vec::new(),
         }

@@ -1,0 +1,276 @@
+//! Sign states over a restart, and votes: what a validator signed, and whether it may sign again.
+
+use std::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::ObservationError;
+use super::file::{File, Spelling};
+use super::value::{HashText, Int};
+use crate::judge::{Finding, Note, Said, Verdict};
+use crate::timeline::wire::{Encoding, hash_text};
+
+/// The sign state of one validator before and after a restart.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SignStates {
+    pub(super) node: String,
+    #[serde(default)]
+    pub(super) before: Option<SignPlace>,
+    #[serde(default)]
+    pub(super) after: Option<SignPlace>,
+    /// The file's text, where it does not parse or was not parsed.
+    #[serde(default)]
+    pub(super) after_text: Option<String>,
+    /// The file's size, where only that is known.
+    #[serde(default)]
+    pub(super) after_bytes: Option<Int>,
+    /// Block store height after the restart.
+    #[serde(default)]
+    pub(super) store: Option<Int>,
+    /// Whether the node started and signs, where known.
+    #[serde(default)]
+    pub(super) started: Option<bool>,
+}
+
+/// Last signed height, round and step. Further keys of the file are allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub(super) struct SignPlace {
+    pub(super) height: Int,
+    #[serde(default)]
+    pub(super) round: Int,
+    #[serde(default)]
+    pub(super) step: Int,
+}
+
+/// One vote or proposal.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VoteSeen {
+    pub(super) validator: String,
+    pub(super) height: Int,
+    pub(super) round: Int,
+    /// `prevote`, `precommit`, `proposal`, or their numbers 1, 2, 32.
+    #[serde(rename = "type")]
+    pub(super) kind: VoteType,
+    /// Empty or null is a vote for nil.
+    #[serde(default)]
+    pub(super) block_id: HashText,
+    #[serde(default)]
+    pub(super) encoding: Option<Spelling>,
+    #[serde(default)]
+    pub(super) timestamp: Option<String>,
+    #[serde(default)]
+    pub(super) signature: Option<String>,
+    #[serde(default)]
+    pub(super) seen: Option<String>,
+}
+
+/// Kind of a signed message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum VoteType {
+    Prevote,
+    Precommit,
+    Proposal,
+}
+
+/// Checks sign states and votes.
+pub(super) fn check(file: &File, said: &mut Said) -> Result<(), ObservationError> {
+    for states in &file.sign_states {
+        sign_state(states, said);
+    }
+    double_signs(file, said)
+}
+
+impl fmt::Display for SignPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.height.0, self.round.0, self.step.0)
+    }
+}
+
+/// Heights, then rounds, then steps decide; the derived order of the type is that order.
+fn sign_state(states: &SignStates, said: &mut Said) {
+    let after = match read_after(states) {
+        Ok(after) => after,
+        Err(why) => return unreadable(states, &why, said),
+    };
+    let height = after.map(|a| a.height.0);
+    match (states.before, after) {
+        (Some(before), Some(after)) if after < before => said.findings.push(
+            Finding::new(Verdict::SignStateRegressed, format!("{before} → {after} (height/round/step)"))
+                .node(&states.node)
+                .height(after.height.0)
+                .why("the validator has forgotten what it signed, and may sign it again with another block")
+                .next("stop it; restore the sign state of the last signature, never an older copy"),
+        ),
+        (None, Some(after)) if states.store.is_some_and(|s| s.0 > 0) && after.height.0 < store(states) => {
+            said.findings.push(
+                Finding::new(
+                    Verdict::SignStateRegressed,
+                    format!(
+                        "a fresh sign state ({after}) beside blocks up to {}: the risk of signing twice",
+                        store(states)
+                    ),
+                )
+                .node(&states.node)
+                .height(after.height.0)
+                .why("a validator with old data and a new sign state does not know what it signed")
+                .next("do not start the node; bring back the sign state that belongs to these data"),
+            );
+        }
+        (_, Some(after)) if states.store.is_some() && after.height.0 > store(states) + 1 => {
+            let ahead = after.height.0 - store(states);
+            let words = format!(
+                "its sign state {after} is {ahead} ahead of the block store at {}: the data are an old copy, and it stays silent until {}",
+                store(states),
+                after.height.0
+            );
+            said.notes.push(Note::about("sign-state", &states.node, words).height(height));
+        }
+        (_, Some(after)) => {
+            let words = format!("sign state {after} is not below what was signed; one above the block store is usual");
+            said.notes.push(Note::about("sign-state", &states.node, words).height(height));
+        }
+        (Some(before), None) => unreadable(states, &format!("gone; {before} was signed before"), said),
+        (None, None) => {}
+    }
+}
+
+fn store(states: &SignStates) -> u64 {
+    states.store.map_or(0, |s| s.0)
+}
+
+/// The state after the restart, as told or as its text says.
+fn read_after(states: &SignStates) -> Result<Option<SignPlace>, String> {
+    if states.after_bytes.is_some_and(|bytes| bytes.0 == 0) {
+        return Err("empty, 0 bytes".to_owned());
+    }
+    match &states.after_text {
+        Some(text) => {
+            let place = serde_json::from_str(text).map_err(|e| format!("no whole JSON ({e}): {text}"))?;
+            Ok(Some(place))
+        }
+        None => Ok(states.after),
+    }
+}
+
+/// Refusing to start is the safe thing; starting on an unreadable state is not.
+fn unreadable(states: &SignStates, why: &str, said: &mut Said) {
+    let (verdict, detail) = if states.started == Some(true) {
+        (
+            Verdict::SignStateRegressed,
+            format!("the sign state is {why}, and the node started all the same: it has made a fresh one"),
+        )
+    } else {
+        let detail = format!("class sign-state-unreadable: the file is {why}; the node has to refuse, which is safe");
+        (Verdict::PanicOnRestart, detail)
+    };
+    said.findings.push(
+        Finding::new(verdict, detail)
+            .node(&states.node)
+            .height(states.before.map(|b| b.height.0))
+            .class("sign-state-unreadable")
+            .why("without its sign state a validator cannot know what it signed")
+            .next("restore the file by hand; midflush never makes a fresh one"),
+    );
+}
+
+/// Two signatures for one height, round and type with different block ids.
+fn double_signs(file: &File, said: &mut Said) -> Result<(), ObservationError> {
+    let mut seen: Vec<(&VoteSeen, String)> = Vec::new();
+    for (number, vote) in file.votes.iter().enumerate() {
+        let encoding = vote.encoding.map_or(Encoding::Hex, Encoding::from);
+        let id = hash_text(&vote.block_id.0, encoding).ok_or_else(|| {
+            let message = format!("`{}` is no hash in {encoding:?}", vote.block_id.0);
+            ObservationError::at(format!("votes[{number}].block_id"), message)
+        })?;
+        let same = |other: &VoteSeen| {
+            (&other.validator, other.height, other.round, other.kind)
+                == (&vote.validator, vote.height, vote.round, vote.kind)
+        };
+        if let Some((other, other_id)) = seen.iter().find(|(other, _)| same(other)) {
+            if *other_id == id {
+                let differs = other.signature != vote.signature || other.timestamp != vote.timestamp;
+                if differs {
+                    let words = format!(
+                        "signed {} of {}/{} twice for the same block: no double sign",
+                        vote.kind, vote.height.0, vote.round.0
+                    );
+                    said.notes.push(Note::about("votes", &vote.validator, words).height(vote.height.0));
+                }
+            } else {
+                said.findings.push(double_sign(other, other_id, vote, &id));
+            }
+        }
+        seen.push((vote, id));
+    }
+    Ok(())
+}
+
+fn double_sign(first: &VoteSeen, first_id: &str, second: &VoteSeen, second_id: &str) -> Finding {
+    let shown = |id: &str| if id.is_empty() { "nil".to_owned() } else { id.to_owned() };
+    let place = |vote: &VoteSeen| vote.seen.as_deref().map(|s| format!(" (seen {s})")).unwrap_or_default();
+    let detail = format!(
+        "two signatures for {} at height {}, round {}: {}{} and {}{}",
+        second.kind,
+        second.height.0,
+        second.round.0,
+        shown(first_id),
+        place(first),
+        shown(second_id),
+        place(second)
+    );
+    Finding::new(Verdict::DoubleSign, detail)
+        .node(&second.validator)
+        .height(second.height.0)
+        .why("one validator signed two blocks for the same height, round and type")
+        .next(
+            "stop it, and compare its sign state before and after each restart; look for a second process with its key",
+        )
+}
+
+impl fmt::Display for VoteType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Prevote => "prevote",
+            Self::Precommit => "precommit",
+            Self::Proposal => "proposal",
+        })
+    }
+}
+
+struct VoteTypeVisitor;
+
+impl Visitor<'_> for VoteTypeVisitor {
+    type Value = VoteType;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`prevote`, `precommit`, `proposal`, or 1, 2, 32")
+    }
+
+    fn visit_u64<E: Error>(self, v: u64) -> Result<VoteType, E> {
+        match v {
+            1 => Ok(VoteType::Prevote),
+            2 => Ok(VoteType::Precommit),
+            32 => Ok(VoteType::Proposal),
+            _ => Err(E::invalid_value(serde::de::Unexpected::Unsigned(v), &self)),
+        }
+    }
+
+    fn visit_str<E: Error>(self, v: &str) -> Result<VoteType, E> {
+        let name = v.to_ascii_lowercase();
+        match name.trim_start_matches("signed_msg_type_") {
+            "prevote" | "1" => Ok(VoteType::Prevote),
+            "precommit" | "2" => Ok(VoteType::Precommit),
+            "proposal" | "32" => Ok(VoteType::Proposal),
+            _ => Err(E::invalid_value(serde::de::Unexpected::Str(v), &self)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for VoteType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(VoteTypeVisitor)
+    }
+}

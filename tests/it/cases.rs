@@ -1,0 +1,105 @@
+//! Observation files with their expected judgement: `tests/cases/*.yaml`, each with the trap that it holds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use midflush::judge::judge_observation;
+use serde_json::Value;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
+}
+
+/// What of `expect` the judgement does not have.
+fn misses(expect: &Value, judgement: &Value) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut same = |what: &str, wanted: &Value, found: &Value| {
+        if wanted != found {
+            wrong.push(format!("{what}: wanted {wanted}, found {found}"));
+        }
+    };
+    same("verdict", &expect["verdict"], &judgement["verdict"]);
+    for key in ["heights_compared", "distinct_app_hashes"] {
+        if let Some(wanted) = expect.get(key) {
+            same(key, wanted, &judgement[key]);
+        }
+    }
+    if let Some(nodes) = expect.get("nodes").and_then(Value::as_object) {
+        for (name, wanted) in nodes {
+            let all = judgement["nodes"].as_array().cloned().unwrap_or_default();
+            let row = all.iter().find(|row| row["name"] == **name).cloned().unwrap_or_default();
+            for (key, wanted) in wanted.as_object().expect("a map of a node's fields") {
+                same(&format!("node {name}, {key}"), wanted, &row[key]);
+            }
+        }
+    }
+    let found = judgement["findings"].as_array().cloned().unwrap_or_default();
+    if let Some(findings) = expect.get("findings").and_then(Value::as_array) {
+        same("number of findings", &findings.len().into(), &found.len().into());
+        for wanted in findings {
+            if !found.iter().any(|finding| finding_fits(wanted, finding)) {
+                wrong.push(format!("no finding {wanted}"));
+            }
+        }
+    } else if expect["verdict"] == "CONVERGED" {
+        same("number of findings", &0.into(), &found.len().into());
+    }
+    for wanted in expect.get("notes").and_then(Value::as_array).into_iter().flatten() {
+        let notes = judgement["notes"].as_array().cloned().unwrap_or_default();
+        let fits = |note: &Value| {
+            wanted["kind"] == note["kind"]
+                && (wanted["node"].is_null() || wanted["node"] == note["node"])
+                && says(wanted, "says", &note["detail"])
+        };
+        if !notes.iter().any(fits) {
+            wrong.push(format!("no note {wanted}"));
+        }
+    }
+    wrong
+}
+
+fn finding_fits(wanted: &Value, finding: &Value) -> bool {
+    let fields = ["verdict", "node", "height", "class"];
+    let equal = fields
+        .iter()
+        .filter_map(|key| Some((wanted.get(*key)?, &finding[*key])))
+        .all(|(wanted, found)| wanted == found);
+    let consequences = wanted.get("consequences").and_then(Value::as_array).is_none_or(|wanted| {
+        let found = finding["consequences"].as_array().cloned().unwrap_or_default();
+        found.len() == wanted.len() && wanted.iter().all(|v| found.iter().any(|c| c["verdict"] == *v))
+    });
+    let lines = wanted.get("last_lines").and_then(Value::as_u64);
+    let lines = lines.is_none_or(|n| finding["last_lines"].as_array().map_or(0, Vec::len) as u64 == n);
+    equal && consequences && lines && says(wanted, "says", &finding["detail"]) && says(wanted, "next", &finding["next"])
+}
+
+fn says(wanted: &Value, key: &str, text: &Value) -> bool {
+    let text = text.as_str().unwrap_or_default();
+    let pieces = wanted.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    pieces.iter().all(|piece| text.contains(piece.as_str().expect("text")))
+}
+
+#[test]
+fn every_case_gives_the_expected_judgement() {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder()).expect("cases").map(|e| e.expect("an entry").path()).collect();
+    files.sort();
+    let mut wrong = Vec::new();
+    for path in &files {
+        let text = fs::read_to_string(path).expect("a case");
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        let raw: Value = serde_yaml::from_str(&text).expect("YAML");
+        let expect = raw.get("expect").unwrap_or_else(|| panic!("{name} expects nothing"));
+        match judge_observation(&text) {
+            Ok(judgement) => {
+                let json = serde_json::to_value(&judgement).expect("JSON");
+                let misses = misses(expect, &json);
+                if !misses.is_empty() {
+                    wrong.push(format!("{name}:\n  {}\n  {}", misses.join("\n  "), json["findings"]));
+                }
+            }
+            Err(error) => wrong.push(format!("{name}: {error}")),
+        }
+    }
+    assert!(files.len() >= 42, "only {} cases", files.len());
+    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), files.len(), wrong.join("\n"));
+}
