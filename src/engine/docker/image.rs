@@ -77,7 +77,7 @@ fn local_recipe(own: &Path, machine: Machine, digest: &str) -> Recipe {
         files: vec![agent(own)],
         folders: vec!["/results", "/tmp"],
         entrypoint: vec![AGENT.to_owned()],
-        command: ["serve", "--listen", "0.0.0.0:8080"].map(str::to_owned).to_vec(),
+        command: ["serve", "--listen", "0.0.0.0:8420"].map(str::to_owned).to_vec(),
         env: vec!["MIDFLUSH_RESULTS=/results".to_owned()],
         architecture: machine.docker_name(),
         labels: vec![(LABEL_IMAGE.to_owned(), digest.to_owned())],
