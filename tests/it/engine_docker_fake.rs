@@ -30,7 +30,7 @@ async fn answer(State(fake): State<Shared>, method: Method, uri: Uri, body: Byte
     let request = format!("{method} {}", uri.path());
     // A body that is no JSON is an archive; its size is enough.
     let body = serde_json::from_slice(&body).unwrap_or_else(|_| json!(body.len()));
-    fake.asked.lock().unwrap().push((request.clone(), body));
+    fake.asked.lock().expect("no panic under the lock").push((request.clone(), body));
     let (status, answer) = match request.as_str() {
         "GET /version" => {
             (200, json!({"Version": "20.10.24", "Os": "linux", "Arch": docker_arch(), "KernelVersion": "6.1.0"}))
@@ -41,7 +41,7 @@ async fn answer(State(fake): State<Shared>, method: Method, uri: Uri, body: Byte
         "GET /networks" => (200, json!([{"Name": "vpn", "IPAM": {"Config": [{"Subnet": "10.0.0.0/8"}]}}])),
         "GET /volumes" => (200, json!({"Volumes": []})),
         "POST /networks/create" => {
-            let mut answers = fake.networks.lock().unwrap();
+            let mut answers = fake.networks.lock().expect("no panic under the lock");
             if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() }
         }
         "POST /containers/create" => (201, json!({"Id": "c", "Warnings": []})),
@@ -56,13 +56,13 @@ async fn answer(State(fake): State<Shared>, method: Method, uri: Uri, body: Byte
         other => panic!("unexpected request {other}"),
     };
     let body = if status == 204 { Body::empty() } else { Body::from(answer.to_string()) };
-    let status = StatusCode::from_u16(status).unwrap();
-    Response::builder().status(status).header("content-type", "application/json").body(body).unwrap()
+    let status = StatusCode::from_u16(status).expect("a status");
+    Response::builder().status(status).header("content-type", "application/json").body(body).expect("a response")
 }
 
 impl Fake {
     fn bodies(&self, request: &str) -> Vec<Value> {
-        let asked = self.asked.lock().unwrap();
+        let asked = self.asked.lock().expect("no panic under the lock");
         asked.iter().filter(|(of, _)| of == request).map(|(_, body)| body.clone()).collect()
     }
 }
@@ -74,22 +74,23 @@ fn docker_arch() -> &'static str {
 /// Serves a fake engine, and behind a port of this host something that answers like an agent; launches one node.
 async fn launch_on(networks: Vec<(u16, Value)>) -> (Shared, Result<Binding, EngineError>, JoinSet<()>) {
     let mut servers = JoinSet::new();
-    let agent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = agent.local_addr().unwrap().port().to_string();
-    servers.spawn(async move { axum::serve(agent, Router::new()).await.unwrap() });
+    let agent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = agent.local_addr().expect("an address").port().to_string();
+    servers.spawn(async move { axum::serve(agent, Router::new()).await.expect("served") });
     let fake = Arc::new(Fake {
         asked: Mutex::default(),
         networks: Mutex::new(networks),
         published: json!([{"HostIp": "127.0.0.1", "HostPort": port}]),
     });
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("docker.sock");
-    let listener = UnixListener::bind(&socket).unwrap();
+    let listener = UnixListener::bind(&socket).expect("a socket");
     let app = Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(Arc::clone(&fake));
-    servers.spawn(async move { axum::serve(listener, app).await.unwrap() });
+    servers.spawn(async move { axum::serve(listener, app).await.expect("served") });
     let url = format!("unix://{}", socket.display());
-    let engine = DockerEngine::connect(Some(&url), env!("CARGO_BIN_EXE_midflush").into()).await.unwrap();
-    engine.prepare(&[Build::Own]).await.unwrap();
+    let engine = DockerEngine::connect(Some(&url), env!("CARGO_BIN_EXE_midflush").into()).await;
+    let engine = engine.expect("an answer from the fake engine");
+    engine.prepare(&[Build::Own]).await.expect("made ready");
     let launched = engine.launch(&launch("fake", Build::Own, &["a"])).await;
     (fake, launched, servers)
 }
@@ -98,11 +99,11 @@ async fn launch_on(networks: Vec<(u16, Value)>) -> (Shared, Result<Binding, Engi
 async fn a_subnet_that_somebody_was_faster_to_take_is_given_up_for_another() {
     let overlap = (403, json!({"message": "Pool overlaps with other one on this address space"}));
     let (fake, launched, _servers) = launch_on(vec![overlap, (201, json!({"Id": "n", "Warning": ""}))]).await;
-    let node = launched.unwrap().nodes["a"].clone();
+    let node = launched.expect("launched").nodes["a"].clone();
     let subnets: Vec<String> = fake
         .bodies("POST /networks/create")
         .iter()
-        .map(|body| body["IPAM"]["Config"][0]["Subnet"].as_str().unwrap().to_owned())
+        .map(|body| body["IPAM"]["Config"][0]["Subnet"].as_str().expect("a subnet").to_owned())
         .collect();
     assert_eq!(subnets.len(), 2);
     assert_ne!(subnets[0], subnets[1]);
@@ -121,7 +122,7 @@ async fn a_subnet_that_somebody_was_faster_to_take_is_given_up_for_another() {
 async fn exhausted_pools_are_told_with_what_to_do() {
     let message = "could not find an available, non-overlapping IPv4 address pool among the defaults";
     let (fake, launched, _servers) = launch_on(vec![(404, json!({"message": message}))]).await;
-    let error = launched.unwrap_err().to_string();
+    let error = launched.expect_err("no network").to_string();
     assert!(error.contains(message) && error.contains("midflush clean"), "{error}");
     assert!(fake.bodies("POST /containers/create").is_empty());
 }
