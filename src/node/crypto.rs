@@ -291,12 +291,7 @@ pub fn verify_batch(batch: &[BatchMember<'_>]) -> bool {
     let mut pairing = Pairing::new(true, DST_MESSAGE);
     for (index, member) in batch.iter().enumerate() {
         let (Some(key), Some(point)) = (sum_of_keys(member.keys), member.signature.point()) else { return false };
-        let digest: [u8; 32] =
-            Sha256::new().chain_update(seed).chain_update((index as u64).to_le_bytes()).finalize().into();
-        let mut coefficient = [0; COEFFICIENT_BITS / 8];
-        coefficient.copy_from_slice(&digest[..COEFFICIENT_BITS / 8]);
-        // Odd, so never zero.
-        coefficient[0] |= 1;
+        let coefficient = coefficient(&seed, index);
         let key: &blst_p1_affine = (&key).into();
         let point: &blst_p2_affine = (&point).into();
         let added =
@@ -309,6 +304,41 @@ pub fn verify_batch(batch: &[BatchMember<'_>]) -> bool {
     pairing.finalverify(None)
 }
 
+/// Whether each signature of `pairs` is its key's over the same `message`, for the price of one verification and a
+/// little for each. Weighted as in [`verify_batch`], so that wrong ones cannot cancel out. Nothing to check is valid.
+pub fn verify_same_message(pairs: &[(&PublicKey, &Signature)], message: &[u8]) -> bool {
+    if let [(key, signature)] = pairs {
+        return key.verify(message, signature);
+    }
+    let mut transcript = Sha256::new();
+    let (mut keys, mut points) = (Vec::with_capacity(pairs.len()), Vec::with_capacity(pairs.len()));
+    for (key, signature) in pairs {
+        transcript.update(key.bytes);
+        transcript.update(signature.0);
+        let Some(point) = signature.point().filter(|point| point.validate(false).is_ok()) else { return false };
+        keys.push(key.point);
+        points.push(point);
+    }
+    let seed: [u8; 32] = transcript.chain_update(message).finalize().into();
+    let coefficients: Vec<u8> = (0..pairs.len()).flat_map(|index| coefficient(&seed, index)).collect();
+    let key = min_pk::AggregatePublicKey::aggregate_with_randomness(&keys, &coefficients, COEFFICIENT_BITS, false);
+    let sum = min_pk::AggregateSignature::aggregate_with_randomness(&points, &coefficients, COEFFICIENT_BITS, false);
+    match (key, sum) {
+        (Ok(key), Ok(sum)) => points_hold(&key.to_public_key(), message, &sum.to_signature(), DST_MESSAGE),
+        _ => pairs.is_empty(),
+    }
+}
+
+/// The weight of a batch's member; odd, so never zero.
+fn coefficient(seed: &[u8; 32], index: usize) -> [u8; COEFFICIENT_BITS / 8] {
+    let digest: [u8; 32] =
+        Sha256::new().chain_update(seed).chain_update((index as u64).to_le_bytes()).finalize().into();
+    let mut coefficient = [0; COEFFICIENT_BITS / 8];
+    coefficient.copy_from_slice(&digest[..COEFFICIENT_BITS / 8]);
+    coefficient[0] |= 1;
+    coefficient
+}
+
 /// The sum of keys that were checked when they were read; nothing for no key.
 fn sum_of_keys(keys: &[&PublicKey]) -> Option<min_pk::PublicKey> {
     let points: Vec<_> = keys.iter().map(|k| &k.point).collect();
@@ -316,9 +346,12 @@ fn sum_of_keys(keys: &[&PublicKey]) -> Option<min_pk::PublicKey> {
 }
 
 fn pairing_holds(key: &min_pk::PublicKey, message: &[u8], signature: &Signature, domain: &[u8]) -> bool {
-    let Some(point) = signature.point() else { return false };
+    signature.point().is_some_and(|point| points_hold(key, message, &point, domain))
+}
+
+fn points_hold(key: &min_pk::PublicKey, message: &[u8], point: &min_pk::Signature, domain: &[u8]) -> bool {
     let key: &blst_p1_affine = key.into();
-    let point: &blst_p2_affine = (&point).into();
+    let point: &blst_p2_affine = point.into();
     let mut pairing = Pairing::new(true, domain);
     if pairing.aggregate(key, false, point, true, message, &[]) != BLST_ERROR::BLST_SUCCESS {
         return false;
@@ -434,6 +467,22 @@ mod tests {
         forged[4] = keys[0].sign(&messages[4]);
         assert!(!batch(&forged));
         assert!(verify_batch(&[]));
+    }
+
+    #[test]
+    fn votes_of_many_are_checked_at_once_and_a_forged_one_fails() {
+        let keys = keys(5);
+        let publics: Vec<_> = keys.iter().map(SecretKey::public_key).collect();
+        let mut signatures: Vec<_> = keys.iter().map(|k| k.sign(b"m")).collect();
+        let check = |signatures: &[Signature], message: &[u8]| {
+            verify_same_message(&publics.iter().zip(signatures).collect::<Vec<_>>(), message)
+        };
+        assert!(check(&signatures, b"m"));
+        assert!(!check(&signatures, b"n"));
+        assert!(check(&signatures[..1], b"m"));
+        assert!(verify_same_message(&[], b"m"));
+        signatures.swap(0, 1);
+        assert!(!check(&signatures, b"m"), "the plain sum is unchanged, each is another's");
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod app;
 pub mod build;
 pub mod codec;
 pub mod config;
+mod consensus;
 pub mod crypto;
 pub mod defect;
 pub mod handle;
