@@ -96,7 +96,10 @@ impl CliError {
 /// Parses the arguments and runs the command.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    log_to_stderr();
+    // The node writes its own log, and nothing else may stand between its lines.
+    if !matches!(cli.command, Command::Node(_)) {
+        log_to_stderr();
+    }
     let result: Result<Code, CliError> = match cli.command {
         Command::Run(args) => block_on(run::run(args)),
         Command::Agent(args) => block_on(agent::run(args)),

@@ -13,6 +13,7 @@ use crate::node::defect::Defect;
 use crate::node::init::{self, Network};
 use crate::node::ledger::{Ledger, rollback};
 use crate::node::log::Log;
+use crate::node::start;
 use crate::node::store::{Disk as _, FileDisk, StoreName};
 use crate::node::types::Genesis;
 
@@ -27,6 +28,8 @@ pub struct Args {
 enum NodeCommand {
     /// Write the homes of a small network on this machine
     Init(InitArgs),
+    /// Run the node of a home folder until SIGTERM, or until its halt height
+    Start(HomeArg),
     /// Write a signed chain off-line: data/ below the home, from config/genesis.json and the validators' keys
     BuildChain(BuildArgs),
     /// Take the state back by one block; the node must be down
@@ -136,6 +139,8 @@ struct RestoreArgs {
 pub fn run(args: Args) -> Result<Code, CliError> {
     match args.command {
         NodeCommand::Init(args) => init(&args),
+        // What is wrong was logged, in the log's form.
+        NodeCommand::Start(args) => Ok(if start::start(&args.home).is_ok() { Code::Ok } else { Code::Finding }),
         NodeCommand::BuildChain(args) => build(&args),
         NodeCommand::Rollback(args) => roll_back(&args.home),
         NodeCommand::RestoreCheckpoint(args) => restore(&args.home.home, args.height),

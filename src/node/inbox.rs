@@ -37,6 +37,11 @@ impl<T> Sender<T> {
         self.sender.send((item, weight)).is_ok()
     }
 
+    /// Sends at once, beyond the capacity: for the few items of the node's own threads.
+    pub fn send_now(&self, item: T) -> bool {
+        self.sender.send((item, 0)).is_ok()
+    }
+
     /// Sends if there is room now.
     pub fn try_send(&self, item: T, weight: u32) -> bool {
         let weight = weight.clamp(1, self.capacity);

@@ -314,7 +314,7 @@ impl Core {
         }
     }
 
-    pub(super) fn next_salt(&mut self) -> u32 {
+    fn next_salt(&mut self) -> u32 {
         self.salt = self.salt.wrapping_add(1).max(1);
         self.salt
     }

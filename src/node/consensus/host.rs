@@ -195,10 +195,9 @@ impl Host {
         Ok(self.core.wal.end_height(height)?)
     }
 
-    /// What was accepted at the height in progress, for a peer who asks, each with a salt of its own.
-    pub(crate) fn heard(&mut self) -> Vec<(u32, Bytes)> {
-        let heard = self.core.heard.clone();
-        heard.into_iter().map(|payload| (self.core.next_salt(), payload)).collect()
+    /// What was accepted at the height in progress, for a peer who asks.
+    pub(crate) fn heard(&self) -> &[Bytes] {
+        &self.core.heard
     }
 
     fn keep(&mut self, height: u64, payload: Bytes) {

@@ -188,8 +188,7 @@ impl Net {
                 host.end_height(height).unwrap();
                 self.next_height(index);
             } else if self.hosts[other].as_ref().unwrap().height() == height {
-                let heard = self.hosts[other].as_mut().unwrap().heard();
-                let payloads = heard.into_iter().map(|(_, payload)| payload).collect();
+                let payloads = self.hosts[other].as_ref().unwrap().heard().to_vec();
                 self.hosts[index].as_mut().unwrap().on_messages(&self.apps[index], payloads).unwrap();
                 self.after(index);
             }
@@ -294,13 +293,12 @@ fn what_was_heard_brings_a_latecomer_to_the_decision() {
     net.hosts[3] = None;
     let mut heard = Vec::new();
     while net.decided[0].is_empty() {
-        heard = net.hosts[0].as_mut().unwrap().heard();
+        heard = net.hosts[0].as_ref().unwrap().heard().to_vec();
         assert!(net.deliver(), "three of four decide the first height without a timeout");
     }
     net.start(3);
     assert!(net.decided[3].is_empty());
-    let payloads = heard.into_iter().map(|(_, payload)| payload).collect();
-    net.hosts[3].as_mut().unwrap().on_messages(&net.apps[3], payloads).unwrap();
+    net.hosts[3].as_mut().unwrap().on_messages(&net.apps[3], heard).unwrap();
     assert!(net.hosts[3].as_ref().unwrap().height() == 1 && !net.votes.is_empty());
     net.run_until(3);
     net.assert_agreement();

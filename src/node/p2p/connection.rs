@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-use super::message::{FRAME_BYTES_MAX, Hello, LENGTH_BYTES, Message};
+use super::message::{FRAME_BYTES_MAX, Hello, LENGTH_BYTES, Message, SALT_DIRECT};
 use super::peers::{Outgoing, PeerId, Refused};
 use super::{Event, Network, seen};
 use crate::node::codec::CodecError;
@@ -177,8 +177,11 @@ async fn handle(network: &Network, id: PeerId, message: Message) -> Result<(), E
         Message::Gossip(gossip) => {
             let own = network.height();
             let near = gossip.height + GOSSIP_BEHIND_MAX > own && gossip.height <= own + GOSSIP_AHEAD_MAX;
-            if near && network.is_new(seen::digest(gossip.salt, &gossip.payload)) {
-                network.relay(&Message::Gossip(gossip.clone()), id);
+            let direct = gossip.salt == SALT_DIRECT;
+            if near && (direct || network.is_new(seen::digest(gossip.salt, &gossip.payload))) {
+                if !direct {
+                    network.relay(&Message::Gossip(gossip.clone()), id);
+                }
                 if network.wants_consensus() {
                     let weight = weight_of(&gossip.payload);
                     let event = Event::Gossip { peer: id, height: gossip.height, payload: gossip.payload };

@@ -32,6 +32,9 @@ pub struct Hello {
     pub boot: u64,
 }
 
+/// The salt of a message that is for one peer and not passed on.
+pub const SALT_DIRECT: u32 = u32::MAX;
+
 /// A message of consensus that is passed on to every node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gossip {

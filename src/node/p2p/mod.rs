@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use connection::block_body;
-pub use message::{Gossip, Hello, Message};
+pub use message::{Gossip, Hello, Message, SALT_DIRECT};
 pub use peers::{PeerId, PeerInfo};
 
 use crate::node::config::Peer;
@@ -96,8 +96,8 @@ pub enum Event {
         /// Which height.
         height: u64,
     },
-    /// The node must stop.
-    Shutdown,
+    /// Nothing from the network: another thread of the node has something for the chain thread.
+    Wake,
 }
 
 /// Blocks to serve.
@@ -161,7 +161,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Floods a message of consensus. `salt` 0 for the first time.
+    /// Floods a message of consensus. `salt` is 0 for the first time.
     pub fn publish(&self, height: u64, salt: u32, payload: Bytes) {
         self.is_new(seen::digest(salt, &payload));
         let frame = Message::Gossip(Gossip { height, salt, payload }).encode();

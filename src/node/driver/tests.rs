@@ -1,0 +1,1 @@
+//! Tests of the chain thread against peers in the same process.
