@@ -86,14 +86,13 @@ impl Driver {
             if self.stopping() {
                 return Ok(Left::End(End::Stopped));
             }
-            self.start_due_height(&mut run)?;
             if let Some(decision) = self.host.take_decision() {
                 if let Some(end) = self.commit(&decision.block, &decision.block_id, &decision.commit)? {
                     return Ok(Left::End(end));
                 }
                 run.fetch = Fetch::default();
-                continue;
             }
+            self.start_due_height(&mut run)?;
             if self.peers.best() > self.ledger.next_height() + BEHIND_MAX {
                 self.host.stop_height();
                 return Ok(Left::Behind);
