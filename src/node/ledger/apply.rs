@@ -113,7 +113,7 @@ impl Ledger {
         self.take_state(block, block_id, &results);
         if !held {
             self.states.commit()?;
-            self.flushed = height;
+            self.publish_durable();
         }
         lap = self.timings.lap(Stage::ExecSaveState, lap);
         let event = BlockEvent { height, block: Arc::clone(block), block_id: *block_id, results: Arc::new(results) };
@@ -133,6 +133,13 @@ impl Ledger {
         self.applied.store(state.last_height, Ordering::Release);
         *self.held_app.lock().unwrap_or_else(PoisonError::into_inner) = (state.last_height, state.app_hash);
         self.state = state;
+    }
+
+    /// The state is on disk: that is what others may see from now on.
+    pub(super) fn publish_durable(&mut self) {
+        self.flushed = self.state.last_height;
+        let state = (self.flushed != 0).then(|| Arc::new(self.state.clone()));
+        *self.durable.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
     /// Whether a flush point is due by time or by size.
@@ -181,7 +188,7 @@ impl Ledger {
                 step(self.app.commit())?;
             }
         }
-        self.flushed = self.state.last_height;
+        self.publish_durable();
         self.last_flush = Instant::now();
         self.timings.record(Stage::Flush, self.last_flush - start);
         Ok(())

@@ -23,8 +23,8 @@ mod tests;
 mod timing;
 mod view;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub use events::{BlockEvent, EventSink};
@@ -136,7 +136,10 @@ pub struct Ledger {
     checkpoints: Option<Checkpointing>,
     timings: Arc<Timings>,
     applied: Arc<AtomicU64>,
-    held_app: Arc<std::sync::Mutex<(Height, Hash)>>,
+    last_set: Arc<states::LastSet>,
+    /// The state on disk.
+    durable: Arc<Mutex<Option<Arc<ChainState>>>>,
+    held_app: Arc<Mutex<(Height, Hash)>>,
 }
 
 impl Ledger {
@@ -175,10 +178,15 @@ impl Ledger {
 
     /// Who decides a height, known up to one above the next.
     pub fn validators_at(&self, height: Height) -> Result<Option<ValidatorSet>, LedgerError> {
-        if height < self.state.initial_height || height > self.next_height() + 1 {
+        let next = self.next_height();
+        if height < self.state.initial_height || height > next + 1 {
             return Ok(None);
         }
-        Ok(states::validators_at(&|prefix, key| self.states.last_until(prefix, key), height)?)
+        if height >= next {
+            let set = if height == next { &self.state.validators } else { &self.state.next_validators };
+            return Ok(Some(set.clone()));
+        }
+        Ok(states::validators_at(&|prefix, key| self.states.last_until(prefix, key), height, &self.last_set)?)
     }
 
     /// The next block with these transactions; its time is raised above the last block's where it is not.

@@ -86,6 +86,8 @@ impl Ledger {
             app,
             flushed: state.last_height,
             applied: Arc::new(AtomicU64::new(state.last_height)),
+            last_set: Arc::default(),
+            durable: Arc::default(),
             held_app: Arc::new(Mutex::new((heights.app, Hash::default()))),
             state,
             last_commit,
@@ -98,6 +100,7 @@ impl Ledger {
             checkpoints,
             timings: Arc::new(Timings::default()),
         };
+        ledger.publish_durable();
         ledger.bring_together(heights, steps)?;
         ledger.begin_block_sync();
         Ok(ledger)
@@ -189,7 +192,7 @@ impl Ledger {
         self.last_commit = Some(commit);
         self.take_state(&block, &block_id, &results);
         self.states.commit()?;
-        self.flushed = height;
+        self.publish_durable();
         self.events.fire(BlockEvent { height, block, block_id, results: Arc::new(results) });
         Ok(())
     }

@@ -57,7 +57,8 @@ fn earlier(block_store: &Store, state_store: &Store, state: &ChainState) -> Resu
     let header = blocks::meta(block_store, height)?.ok_or_else(|| missing("block"))?.header;
     let before = blocks::meta(block_store, height - 1)?.ok_or_else(|| missing("the block before"))?;
     let last_until = |prefix: &[u8], key: &[u8]| state_store.last_until(prefix, key);
-    let validators_at = |height| states::validators_at(&last_until, height);
+    let last_set = states::LastSet::default();
+    let validators_at = |height| states::validators_at(&last_until, height, &last_set);
     Ok(ChainState {
         chain_id: state.chain_id.clone(),
         initial_height: state.initial_height,

@@ -52,6 +52,8 @@ pub struct View {
     gates: [(StoreName, Arc<Gate>); 3],
     deferred: bool,
     applied: Arc<AtomicU64>,
+    last_set: Arc<states::LastSet>,
+    durable: Arc<Mutex<Option<Arc<ChainState>>>>,
     timings: Arc<Timings>,
     /// Only for a planted defect: the application's height and hash with what is held.
     held_app: Option<Arc<Mutex<(Height, Hash)>>>,
@@ -72,6 +74,8 @@ impl Ledger {
             ],
             deferred: self.storage == Storage::Deferred,
             applied: Arc::clone(&self.applied),
+            last_set: Arc::clone(&self.last_set),
+            durable: Arc::clone(&self.durable),
             timings: Arc::clone(&self.timings),
             held_app: (self.defect == Some(Defect::QueriesFromHeld)).then(|| Arc::clone(&self.held_app)),
         }
@@ -95,8 +99,8 @@ impl View {
     }
 
     /// The state after the last block on disk; `None` before the first.
-    pub fn state(&self) -> Result<Option<ChainState>, LedgerError> {
-        Ok(states::state(&self.states)?)
+    pub fn state(&self) -> Result<Option<Arc<ChainState>>, LedgerError> {
+        Ok(self.durable.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// A block.
@@ -124,7 +128,7 @@ impl View {
         if height > self.states.height()? + 2 {
             return Ok(None);
         }
-        Ok(states::validators_at(&|prefix, key| self.states.last_until(prefix, key), height)?)
+        Ok(states::validators_at(&|prefix, key| self.states.last_until(prefix, key), height, &self.last_set)?)
     }
 
     /// Height and hash of the application.

@@ -68,7 +68,7 @@ fn status(context: &Context, _: &Params) -> Result<Value, RpcError> {
     let ((hash, app_hash, time), (first_hash, first_app_hash, first_time)) = (part(&latest), part(&earliest));
     let address = context.public_key.address();
     let state = view.state().map_err(RpcError::internal)?;
-    let validators = state.map_or_else(|| context.genesis.validator_set(), |state| state.validators);
+    let validators = state.map_or_else(|| context.genesis.validator_set(), |state| state.validators.clone());
     let power = validators.find(&address).map_or(0, |(_, validator)| validator.power);
     Ok(json!({
         "node_info": node_info(context),

@@ -216,6 +216,8 @@ const _: () = assert!(VALIDATORS_MAX <= 1024, "a commit must stay small beside i
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn block() -> Block {
@@ -236,6 +238,23 @@ mod tests {
             },
             txs: vec![b"set a 1".to_vec(), vec![7; 100_000]],
             last_commit: Commit::default(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_peer_sends_is_refused_or_is_the_one_encoding_of_a_block(
+            at in any::<prop::sample::Index>(),
+            bytes in prop::collection::vec(any::<u8>(), 1..9),
+        ) {
+            let mut encoded = Block { txs: vec![b"set a 1".to_vec()], ..block() }.to_bytes();
+            let at = at.index(encoded.len());
+            for (place, byte) in encoded[at..].iter_mut().zip(bytes) {
+                *place = byte;
+            }
+            if let Ok(decoded) = Block::from_bytes(&encoded) {
+                prop_assert_eq!(decoded.to_bytes(), encoded);
+            }
         }
     }
 
