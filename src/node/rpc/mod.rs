@@ -3,7 +3,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /METHOD?name=value` | JSON-RPC envelope, id −1; HTTP status 500 for an error |
-//! | `POST /` | JSON-RPC 2.0, one request or at most [`BATCH_MAX`] |
+//! | `POST /` | JSON-RPC 2.0, one request or at most ten |
 //! | `GET /events` | NDJSON, a line a block |
 //! | `GET /metrics` | on the metrics address, Prometheus text |
 //!
