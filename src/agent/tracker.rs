@@ -239,6 +239,11 @@ impl Tracker {
 
     fn set_mode(&mut self, mode: Mode) {
         if self.mode != Some(mode) {
+            // What is replayed ends whole before the next mode. A rest that is open, such as the state that CometBFT saves
+            // at the end of its handshake, is no block, and would take in the first one of the next mode.
+            if self.mode == Some(Mode::Replay) {
+                self.flush.take_if(|flush| flush.open && flush.replays);
+            }
             self.push_tally();
             self.mode = Some(mode);
             self.events.push(NodeEvent::ModeChanged { start: self.start, mode });

@@ -9,6 +9,7 @@ use midflush::chain::cometbft::Cometbft;
 use midflush::plan::{BuildPlan, ChainPlan, CometbftPlan, NodePlan};
 use midflush::timeline::{LogMeaning, Mode};
 
+use crate::aimed::Net;
 use crate::network::{self, Node, marked, until};
 
 /// The binary: `MIDFLUSH_COMETBFT`, or `cometbft` on the path. A test that cannot find it fails.
@@ -90,4 +91,42 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
     .await;
     assert!(lines[0].contains("appHeight=0 storeHeight=0 stateHeight=0"), "{}", lines[0]);
     assert!(!lines[1].contains("storeHeight=0"), "{}", lines[1]);
+}
+
+/// Addresses of the flush of CometBFT 0.38, as YAML flow mappings, in the order in which they are tried. In block sync the
+/// node has blocks to fetch after each restart, since the others go on.
+const ADDRESSES: [(&str, &str); 12] = [
+    ("block store", "{mode: consensus, store: blockstore.db, sync: 1, write: first, phase: before}"),
+    ("end of height", "{mode: consensus, store: cs.wal, sync: 1, write: first, phase: before}"),
+    ("results", "{mode: consensus, store: state.db, sync: 1, write: first, phase: before}"),
+    ("results written", "{mode: consensus, store: state.db, sync: 1, phase: before}"),
+    ("application", "{mode: consensus, store: application.db, write: first, phase: before}"),
+    ("state", "{mode: consensus, store: state.db, sync: 2, write: first, phase: before}"),
+    ("state written", "{mode: consensus, store: state.db, sync: 2, write: last, phase: after}"),
+    ("block store in block sync", "{mode: block_sync, store: blockstore.db, sync: 1, write: first, phase: before}"),
+    ("results in block sync", "{mode: block_sync, store: state.db, sync: 1, write: first, phase: before}"),
+    ("application in block sync", "{mode: block_sync, store: application.db, write: first, phase: before}"),
+    ("state in block sync", "{mode: block_sync, store: state.db, sync: 2, write: first, phase: before}"),
+    ("after the flush in block sync", "{mode: block_sync, store: state.db, sync: 2, phase: after}"),
+];
+
+#[tokio::test]
+async fn kills_at_addresses_leave_the_heights_predicted() {
+    let chain = Cometbft::new();
+    let plan = network::plan(ChainPlan::Cometbft(CometbftPlan {
+        app: "persistent_kvstore".to_owned(),
+        database: "goleveldb".to_owned(),
+        block_time_ms: 200,
+        build: BuildPlan::Binary(binary().to_string_lossy().into_owned()),
+    }));
+    let net = Net::launch("cometbft", &chain, plan).await;
+    for node in 0..3 {
+        net.start(&chain, node).await;
+    }
+    let mut victim = net.victim(&chain, 3).await;
+    for (name, address) in ADDRESSES {
+        println!("{name}: {}", victim.start_and_kill(name, address).await);
+    }
+    victim.start_and_leave().await;
+    net.end().await;
 }

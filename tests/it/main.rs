@@ -1,6 +1,7 @@
 //! The integration tests: one binary, one module a scenario.
 
 mod agent;
+mod aimed;
 mod cases;
 mod cometbft;
 mod engine_docker;
