@@ -36,7 +36,7 @@ pub(crate) fn unpack(home: &Path, archive: impl Read) -> Result<(), AgentError> 
         let kind = entry.header().entry_type();
         if kind.is_dir() {
             fs::create_dir_all(&path).map_err(AgentError::io("make a folder"))?;
-        } else if kind.is_file() {
+        } else if kind.is_file() || kind.is_gnu_sparse() {
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder).map_err(AgentError::io("make a folder"))?;
             }
