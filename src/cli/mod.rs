@@ -12,6 +12,7 @@ mod live;
 mod node;
 mod run;
 mod runs;
+mod serve;
 mod show;
 mod topology;
 
@@ -46,6 +47,8 @@ enum Command {
     Node(node::Args),
     /// List the runs, newest first
     Runs(runs::Args),
+    /// Serve the web page of the runs
+    Serve(serve::Args),
     /// Show one run again
     Show(show::Args),
 }
@@ -109,6 +112,7 @@ pub fn main() -> ExitCode {
         Command::Judge(args) => judge::run(&args),
         Command::Node(args) => node::run(args),
         Command::Runs(args) => runs::run(&args),
+        Command::Serve(args) => block_on(serve::run(args)),
         Command::Show(args) => show::run(&args),
     };
     match result {
