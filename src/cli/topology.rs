@@ -35,8 +35,6 @@ pub(crate) struct Planned {
     pub(crate) loaded: Loaded,
     /// The plan.
     pub(crate) plan: Plan,
-    /// What is known about each node's stores.
-    pub(crate) layouts: BTreeMap<String, Layout>,
     /// The node family.
     pub(crate) chain: Box<dyn Chain>,
     file: PathBuf,
@@ -51,12 +49,13 @@ impl TopologyArgs {
         let refuse = |list: Vec<Problem>| refused(&Problems::new(&loaded.source, list));
         let plan = plan::build(&loaded.topology, self.seed).map_err(|problem| refuse(vec![problem]))?;
         let chain = chains::of(&plan)?;
-        let layouts = plan.nodes.iter().map(|node| (node.name.clone(), chain.layout(&plan, node))).collect();
+        let layouts: BTreeMap<String, Layout> =
+            plan.nodes.iter().map(|node| (node.name.clone(), chain.layout(&plan, node))).collect();
         let problems = plan::check_layout(&loaded.topology, &plan, &layouts);
         if !problems.is_empty() {
             return Err(refuse(problems));
         }
-        Ok(Planned { loaded, plan, layouts, chain, file: self.file.clone() })
+        Ok(Planned { loaded, plan, chain, file: self.file.clone() })
     }
 }
 
