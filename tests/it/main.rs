@@ -8,5 +8,8 @@ mod engine_docker;
 mod engine_docker_fake;
 mod engine_process;
 mod network;
+mod node_consensus;
+mod node_net;
+mod node_sync;
 mod reference;
 mod topology;
