@@ -7,6 +7,7 @@ mod cometbft;
 mod engine_docker;
 mod engine_docker_fake;
 mod engine_process;
+mod kills;
 mod network;
 mod node_consensus;
 mod node_net;
