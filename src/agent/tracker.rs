@@ -124,7 +124,6 @@ pub(crate) struct Tracker {
     flushes: u64,
     flush: Option<Flush>,
     last_steps: Vec<Step>,
-    ended_now: bool,
     // Syncs of all stores since the last flush began, and that flush's window once it has ended.
     since_begin: Vec<u32>,
     window_begun: Option<u64>,
@@ -162,7 +161,6 @@ impl Tracker {
             flushes: 0,
             flush: None,
             last_steps: Vec::new(),
-            ended_now: false,
             since_begin: vec![0; names.len()],
             window_begun: None,
             written: vec![false; names.len()],
@@ -184,9 +182,11 @@ impl Tracker {
 
     /// The heights that the node's files can hold now: the height on disk, and that of the flush under way.
     pub(crate) fn heights_possible(&self) -> (u64, u64) {
+        // A node may lower its block store to what the state has before it goes on, as after a flush that was cut.
+        let least = self.base.min(self.replayed);
         match &self.flush {
-            Some(flush) if flush.open && !flush.replays => (self.base, self.reached(flush).height.max(self.base)),
-            _ => (self.base, self.base),
+            Some(flush) if flush.open && !flush.replays => (least, self.reached(flush).height.max(self.base)),
+            _ => (least, self.base),
         }
     }
 
@@ -229,10 +229,12 @@ impl Tracker {
         {
             self.drift(format!("the handshake has block store {store}, counted were {least} to {most}"));
         }
-        if self.flush.is_none() {
-            self.base = store;
-            self.replayed = heights.state.unwrap_or(store).min(store);
-        }
+        // What came before is a node that opens and mends its stores, such as a database that rewrites its header after a
+        // kill: no block.
+        self.flush = None;
+        self.window_begun = None;
+        self.base = store;
+        self.replayed = heights.state.unwrap_or(store).min(store);
     }
 
     fn drift(&mut self, detail: String) {
@@ -330,37 +332,6 @@ impl Tracker {
         self.collector.take(self.mode)
     }
 
-    /// The commits of a flush that has ended since the last call.
-    pub(crate) fn take_ended(&mut self) -> Option<Vec<Step>> {
-        std::mem::take(&mut self.ended_now).then(|| self.last_steps.clone())
-    }
-
-    /// All counts of a tracker that was never asked before, over all modes.
-    pub(crate) fn finish_whole(&mut self) -> Tally {
-        self.count_blocks();
-        let mut whole = Tally::default();
-        let parts: Vec<Tally> = self
-            .take_events()
-            .into_iter()
-            .filter_map(|event| if let NodeEvent::Tally(tally) = event { Some(tally) } else { None })
-            .chain(self.collector.take(self.mode))
-            .collect();
-        for tally in parts {
-            whole.flushes += tally.flushes;
-            whole.blocks += tally.blocks;
-            whole.height = tally.height;
-            whole.mode = tally.mode;
-            for (into, from) in [(&mut whole.per_block, tally.per_block), (&mut whole.per_flush, tally.per_flush)] {
-                for (store, counts) in from {
-                    for (count, times) in counts {
-                        *into.entry(store.clone()).or_default().entry(count).or_default() += times;
-                    }
-                }
-            }
-        }
-        whole
-    }
-
     /// The last counts, when the node is gone: an open flush is not one of them.
     pub(crate) fn finish(&mut self) -> Option<Tally> {
         self.count_blocks();
@@ -412,6 +383,9 @@ impl Tracker {
         self.since_begin.fill(0);
         self.flushes += 1;
         let announced = self.announced.take();
+        if let Some((from, _)) = announced {
+            (self.base, self.replayed) = (from, from);
+        }
         self.flush = Some(Flush {
             number: self.flushes,
             open: true,
@@ -446,9 +420,9 @@ impl Tracker {
                 self.replayed = reached.height;
             } else {
                 self.base = reached.height;
+                self.replayed = reached.height;
             }
             self.last_steps = std::mem::take(&mut flush.steps);
-            self.ended_now = true;
         }
         self.flush = Some(flush);
     }

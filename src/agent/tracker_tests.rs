@@ -349,6 +349,9 @@ fn a_replay_counts_from_the_state_and_leaves_the_block_store_s_height() {
     layout.flush[0].modes = vec![Mode::Consensus, Mode::BlockSync];
     layout.log_marks.push(mark("handshake", LogMeaning::Mode(Mode::Replay)));
     let mut t = Tracker::new(&layout, 2, 126, None, true);
+    // A database that is mended at its opening.
+    write(&mut t, BLOCKS, "H:125");
+    sync(&mut t, BLOCKS);
     t.line("handshake");
     t.line("replay blocks app=124 store=126 state=125");
     write(&mut t, APP, "replayed without state");
@@ -373,4 +376,15 @@ fn a_fault_behind_the_last_event_of_a_flush_has_its_height() {
     sync(&mut t, STATE);
     sync(&mut t, STATE);
     assert_eq!(t.reached_now().unwrap().height, 8);
+}
+
+#[test]
+fn a_block_store_that_a_restart_lowers_counts_from_where_the_flush_point_says() {
+    let mut t = Tracker::new(&cometbft(), 2, 2, Some((2, 34)), true);
+    t.line("replay blocks app=2 store=34 state=2");
+    assert_eq!(t.heights_possible(), (2, 34));
+    t.line("flush point from=3 to=16");
+    write(&mut t, BLOCKS, "H:16");
+    assert_eq!(t.heights_possible(), (3, 16));
+    assert!(t.take_events().iter().all(|event| matches!(event, NodeEvent::Handshake { .. })));
 }

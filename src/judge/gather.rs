@@ -167,13 +167,14 @@ impl Gather {
                 }
             }
             NodeEvent::Tally(tally) => {
-                let mut same_time = node.tallies.iter().rev().take_while(|(t, _, _)| *t == at);
-                let known = same_time.any(|(_, seen, _)| seen == tally);
-                node.tallies.extend((!known).then(|| (at, tally.clone(), seq)));
+                if !node.tallies.iter().rev().take_while(|(t, _, _)| *t == at).any(|(_, seen, _)| seen == tally) {
+                    node.tallies.push((at, tally.clone(), seq));
+                }
             }
             NodeEvent::CoverageHole { hole, detail } => {
-                let known = node.holes.iter().any(|(h, d, _)| h == hole && d == detail);
-                node.holes.extend((!known).then(|| (hole.clone(), detail.clone(), seq)));
+                if !node.holes.iter().any(|(h, d, _)| h == hole && d == detail) {
+                    node.holes.push((hole.clone(), detail.clone(), seq));
+                }
             }
             _ => {}
         }

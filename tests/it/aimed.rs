@@ -2,7 +2,7 @@
 //! heights are those predicted for the address.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -41,7 +41,9 @@ pub(crate) struct Net {
 }
 
 /// One node's events, read on.
-pub(crate) struct Victim {
+pub(crate) struct Victim<'a> {
+    chain: &'a dyn Chain,
+    home: PathBuf,
     client: Arc<Client>,
     events: EventStream,
     request: StartRequest,
@@ -76,6 +78,15 @@ impl Net {
         Self { engine, run, plan, binding, clients, files }
     }
 
+    /// Puts a folder of this machine below a node's home.
+    pub(crate) async fn put_folder(&self, node: usize, folder: &Path, into: &str) {
+        let mut archive = tar::Builder::new(Vec::new());
+        archive.sparse(false);
+        archive.append_dir_all(into, folder).expect("a folder");
+        let archive = archive.into_inner().expect("an archive").into();
+        self.clients[&self.plan.nodes[node].name].put_files(archive).await.expect("files put");
+    }
+
     fn request(&self, chain: &dyn Chain, node: &NodePlan, tier: Tier) -> StartRequest {
         let (files, place) = (&self.files[&node.name], &self.binding.nodes[&node.name]);
         StartRequest {
@@ -99,12 +110,13 @@ impl Net {
     }
 
     /// The node whose events are followed; it is not started yet.
-    pub(crate) async fn victim(&self, chain: &dyn Chain, node: usize) -> Victim {
+    pub(crate) async fn victim<'a>(&self, chain: &'a dyn Chain, node: usize) -> Victim<'a> {
         let node = &self.plan.nodes[node];
         let client = Arc::clone(&self.clients[&node.name]);
         let events = client.events(0).await.expect("events");
         let request = self.request(chain, node, Tier::Record);
-        Victim { client, events, layout: request.layout.clone(), request, last: None }
+        let home = self.binding.nodes[&node.name].home.clone();
+        Victim { chain, home, client, events, layout: request.layout.clone(), request, last: None }
     }
 
     /// Ends all of it.
@@ -127,7 +139,7 @@ impl Drop for Net {
     }
 }
 
-impl Victim {
+impl Victim<'_> {
     async fn next(&mut self, what: &str) -> NodeEvent {
         let next = tokio::time::timeout(DEADLINE, self.events.next()).await;
         let record = next.unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}"));
@@ -151,12 +163,30 @@ impl Victim {
                     assert_eq!(exit, Exit::Signal(9), "{name}");
                     assert!(self.last.is_none(), "{name}: landed without a handshake before");
                     self.request.height = landed.height.saturating_sub(landed.window);
+                    self.check_stored(name, &landed);
                     self.last = Some((name.to_owned(), landed.clone()));
                     return landed;
                 }
                 event => self.look(&event),
             }
         }
+    }
+
+    /// Where the family reads heights off-line, those in a copy of the dead node's stores must be the predicted ones.
+    fn check_stored(&self, name: &str, landed: &Landed) {
+        let paths = self.chain.stored_paths();
+        if paths.is_empty() {
+            return;
+        }
+        let copy = tempfile::tempdir().expect("a folder");
+        for path in paths.iter().filter(|path| self.home.join(path).exists()) {
+            let to = copy.path().join(path);
+            std::fs::create_dir_all(to.parent().expect("below the copy")).expect("a folder");
+            std::fs::copy(self.home.join(path), to).expect("copied");
+        }
+        let heights = self.chain.stored_heights(copy.path()).expect("heights");
+        let predicted = predict(landed, &self.layout);
+        assert!(predicted.allows(heights), "{name}: landed at {landed}, predicted {predicted:?}, stored {heights}");
     }
 
     /// Starts the node with nothing armed, and waits for the handshake.

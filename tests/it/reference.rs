@@ -1,16 +1,17 @@
 //! The reference family against the node in this tree: what one writes, the other takes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
 use midflush::chain::reference::Reference;
 use midflush::chain::{Chain, NodeFiles};
 use midflush::node::config::{Home, Storage};
-use midflush::plan::{ChainPlan, ReferencePlan};
-use midflush::timeline::Heights;
+use midflush::plan::{ChainPlan, NodePlan, Plan, ReferencePlan};
+use midflush::timeline::{Heights, LogMeaning, Mode};
 
-use crate::network;
+use crate::aimed::Net;
+use crate::network::{self, Node, marked, until};
 
 #[test]
 fn the_node_takes_the_files_of_every_discipline() {
@@ -69,4 +70,142 @@ fn the_built_chain_lies_where_heights_are_read() {
         String::from_utf8(output.stdout).expect("text")
     };
     assert_eq!(build(), build(), "the same chain twice");
+}
+
+/// A network of the given disciplines, one a validator, and a full node.
+fn small(disciplines: [&str; 4], late: &str) -> Plan {
+    let options = ReferencePlan { block_time_ms: 100, halt_height: None, options: BTreeMap::new() };
+    let mut plan = network::plan(ChainPlan::Reference(options));
+    for (node, name) in plan.nodes.iter_mut().zip(disciplines.into_iter().chain([late])) {
+        node.storage = Some(name.to_owned());
+    }
+    plan
+}
+
+#[tokio::test]
+async fn rendered_files_make_a_network_that_the_family_can_read() {
+    let program = Path::new(env!("CARGO_BIN_EXE_midflush"));
+    let plan = small(["per-block", "single-flush", "deferred", "no-sync"], "deferred");
+    let folder = tempfile::tempdir().expect("a folder");
+    let binding = network::binding(&plan, folder.path(), program);
+    let chain = Reference::new(program);
+    let launch = |node: &NodePlan| {
+        let files = chain.render(&plan, &binding, node).expect("files");
+        network::write(&files, &binding.nodes[&node.name].home);
+        network::start(&files, &binding.nodes[&node.name])
+    };
+    let validators: Vec<Node> = plan.nodes[..4].iter().map(launch).collect();
+    until("height 3", async || validators[0].height(&chain).await.filter(|h| *h >= 3)).await;
+    for (n, kind) in (0..12).zip(["set", "validator", "params", "halt"].into_iter().cycle()) {
+        let transaction = chain.transaction(&plan, kind, n, 200).expect("a transaction");
+        let request = chain.rpc().submit_request(&transaction);
+        let answer = validators[1].get(&request).await.expect("an answer");
+        assert!(chain.rpc().submitted(&answer), "{kind}: {}", String::from_utf8_lossy(&answer));
+        let again = validators[1].get(&request).await.expect("an answer");
+        assert!(!chain.rpc().submitted(&again), "taken twice: {}", String::from_utf8_lossy(&again));
+    }
+    let target = validators[0].height(&chain).await.expect("a height") + 5;
+    let mut late = launch(&plan.nodes[4]);
+    until("the late node", async || late.height(&chain).await.filter(|h| *h >= target)).await;
+    let peers = late.get(&chain.rpc().peers_request()).await.expect("an answer");
+    assert_eq!(chain.rpc().peers(&peers).expect("peers"), 4);
+
+    let mut answers = Vec::new();
+    for node in validators.iter().chain([&late]) {
+        until("the target", async || node.height(&chain).await.filter(|h| *h >= target)).await;
+        let body = node.get(&chain.rpc().hashes_request(1, target)).await.expect("an answer");
+        answers.push(chain.rpc().hashes(&body).expect("hashes"));
+    }
+    assert!(answers.iter().all(|answer| answer == &answers[0]), "{answers:?}");
+    let app_hashes: BTreeSet<&str> = answers[0].blocks.iter().map(|(_, app)| app.as_str()).collect();
+    assert!(app_hashes.len() > 1, "the app hash never changed: {:?}", answers[0]);
+    for mode in [Mode::BlockSync, Mode::Consensus] {
+        until("a mode", async || marked(&late.log(), &chain, &plan, |m| *m == LogMeaning::Mode(mode)).pop()).await;
+    }
+    assert!(!marked(&late.log(), &chain, &plan, |m| matches!(m, LogMeaning::FlushPoint { .. })).is_empty());
+
+    late.kill();
+    let home = &binding.nodes["late"].home;
+    let heights = chain.stored_heights(home).expect("heights");
+    assert!(heights.store >= Some(target) && heights.app.is_some() && heights.state.is_some(), "{heights}");
+    let again = launch(&plan.nodes[4]);
+    let is_handshake = |m: &LogMeaning| matches!(m, LogMeaning::Handshake { .. });
+    let lines = until("a second handshake", async || {
+        Some(marked(&again.log(), &chain, &plan, is_handshake)).filter(|lines| lines.len() == 2)
+    })
+    .await;
+    let [app, state, store] = [heights.app, heights.state, heights.store].map(|h| h.expect("known"));
+    let expected = format!("appHeight={app} storeHeight={store} stateHeight={state}");
+    assert!(lines[1].contains(&expected), "{} is not {expected}", lines[1]);
+}
+
+/// Addresses of one block's flush in block sync, with the disciplines that have them.
+const BLOCK_BY_BLOCK: [(&str, &str); 7] = [
+    ("block", "{mode: block_sync, store: blockstore.db, sync: 1, write: first, phase: before}"),
+    ("block synced", "{mode: block_sync, store: blockstore.db, sync: 1, phase: after}"),
+    ("results", "{mode: block_sync, store: state.db, sync: 1, write: first, phase: before}"),
+    ("application", "{mode: block_sync, store: application.db, sync: 1, write: first, phase: before}"),
+    ("application written", "{mode: block_sync, store: application.db, sync: 1, phase: before}"),
+    ("state", "{mode: block_sync, store: state.db, sync: 2, write: first, phase: before}"),
+    ("state synced", "{mode: block_sync, store: state.db, sync: 2, phase: after}"),
+];
+
+/// Addresses of a flush point.
+const FLUSH_POINT: [(&str, &str); 6] = [
+    ("blocks", "{mode: block_sync, window: 2, store: blockstore.db, sync: 1, write: first, phase: before}"),
+    ("blocks synced", "{mode: block_sync, window: 2, store: blockstore.db, sync: 1, phase: after}"),
+    ("states", "{mode: block_sync, window: 2, store: state.db, sync: 1, write: first, phase: before}"),
+    ("states written", "{mode: block_sync, window: 2, store: state.db, sync: 1, write: last, phase: after}"),
+    ("application", "{mode: block_sync, window: 2, store: application.db, sync: 1, write: first, phase: before}"),
+    ("application synced", "{mode: block_sync, window: 2, store: application.db, sync: 1, phase: after}"),
+];
+
+/// Addresses while blocks are followed one by one.
+const CONSENSUS: [(&str, &str); 4] = [
+    ("block in consensus", "{mode: consensus, store: blockstore.db, sync: 1, write: first, phase: before}"),
+    ("results in consensus", "{mode: consensus, store: state.db, sync: 1, write: first, phase: before}"),
+    ("application in consensus", "{mode: consensus, store: application.db, sync: 1, write: first, phase: before}"),
+    ("state in consensus", "{mode: consensus, store: state.db, sync: 2, write: first, phase: before}"),
+];
+
+/// Kills a late node of this discipline at the addresses, in block sync over a built chain first.
+async fn kills(name: &str, discipline: &str, block_sync: &[(&str, &str)]) {
+    let chain = Reference::new(env!("CARGO_BIN_EXE_midflush"));
+    let mut plan = small(["per-block", "single-flush", "deferred", "per-block"], discipline);
+    plan.built_blocks = 1500;
+    plan.nodes[4].options.insert("flush".to_owned(), serde_json::json!({ "every_ms": 100 }));
+    let fixture = chain.fixture(&plan).expect("a fixture").expect("blocks to build");
+    let built = tempfile::tempdir().expect("a folder");
+    network::write(&NodeFiles { files: fixture.files.clone(), ..NodeFiles::default() }, built.path());
+    let mut command = Command::new(&fixture.command[0]);
+    let output = command.args(&fixture.command[1..]).current_dir(built.path()).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let net = Net::launch(name, &chain, plan).await;
+    for node in 0..4 {
+        net.put_folder(node, &built.path().join(&fixture.into), &fixture.into).await;
+        net.start(&chain, node).await;
+    }
+    let mut victim = net.victim(&chain, 4).await;
+    for (name, address) in block_sync.iter().chain(&CONSENSUS) {
+        let landed = victim.start_and_kill(name, address).await;
+        println!("{discipline}: {name}: {landed}, window {}", landed.window);
+    }
+    victim.start_and_leave().await;
+    net.end().await;
+}
+
+#[tokio::test]
+async fn kills_with_per_block_leave_the_heights_predicted() {
+    kills("per-block", "per-block", &BLOCK_BY_BLOCK).await;
+}
+
+#[tokio::test]
+async fn kills_with_single_flush_leave_the_heights_predicted() {
+    kills("single-flush", "single-flush", &BLOCK_BY_BLOCK).await;
+}
+
+#[tokio::test]
+async fn kills_with_deferred_leave_the_heights_predicted() {
+    kills("deferred", "deferred", &FLUSH_POINT).await;
 }

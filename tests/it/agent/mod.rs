@@ -1,6 +1,5 @@
 //! The agent with real processes: what is seen, what is held, what a kill leaves behind.
 
-mod observe;
 mod program;
 mod server;
 
