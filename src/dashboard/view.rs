@@ -298,7 +298,10 @@ fn fault(fault: &FaultState, judgement: Option<&Judgement>) -> FaultView {
         replayed: row.and_then(|r| r.replayed),
         caught_up: row.and_then(|r| r.caught_up_ms).map(ms),
         proven: row.map(|r| r.proven),
-        note: row.and_then(|r| r.why_unproven.clone()).or_else(|| fault.note.clone()),
+        // Where it landed says more than what was seen to change.
+        note: row
+            .and_then(|r| r.why_unproven.clone())
+            .or_else(|| fault.note.clone().filter(|_| fault.landed.is_none())),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Syncs a block and their latency, by node, mode and store, added up from the agents' tallies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ impl Syncs {
         let Some(position) = self.nodes.get_index_of(node) else { return };
         let tier = self.tiers.get(&(node.to_owned(), tally.start)).copied().unwrap_or(Tier::None);
         let stores = tally.per_block.keys().chain(tally.per_flush.keys()).chain(tally.latency.keys());
-        let stores: std::collections::BTreeSet<&String> = stores.collect();
+        let stores: BTreeSet<&String> = stores.collect();
         for store in stores {
             let sum = self.sums.entry((position, mode, tier as u8, store.clone())).or_default();
             sum.blocks += tally.blocks;
@@ -151,7 +151,14 @@ impl Syncs {
                 max_us: sum.max_us,
             })
         };
-        sums.iter().filter_map(row).collect()
+        let mut rows: Vec<SyncRow> = sums.iter().filter_map(row).collect();
+        // A store that a node never synced is left out, unless it synced none, which is worth telling.
+        let synced = |row: &SyncRow| row.timed > 0 || row.per_block > 0 || row.per_flush > 0;
+        let seen: BTreeSet<(String, String)> =
+            rows.iter().filter(|r| synced(r)).map(|r| (r.node.clone(), r.store.clone())).collect();
+        let syncing: BTreeSet<String> = seen.iter().map(|(node, _)| node.clone()).collect();
+        rows.retain(|r| !syncing.contains(&r.node) || seen.contains(&(r.node.clone(), r.store.clone())));
+        rows
     }
 }
 

@@ -8,5 +8,6 @@ mod engine_docker;
 mod engine_docker_fake;
 mod engine_process;
 mod network;
+mod page;
 mod reference;
 mod topology;
