@@ -21,11 +21,11 @@ use crate::node::types::{Block, BlockId, Commit, ConsensusParams, Genesis, Genes
 /// Milliseconds between the blocks of test chains.
 const BLOCK_MS: u64 = 1000;
 
-pub(super) fn key(i: u8) -> SecretKey {
+fn key(i: u8) -> SecretKey {
     SecretKey::from_ikm(&[i; 32]).unwrap()
 }
 
-pub(super) fn genesis(initial_height: Height) -> Genesis {
+fn genesis(initial_height: Height) -> Genesis {
     let validator = |i: u8| GenesisValidator {
         name: format!("val-{i}"),
         pub_key: key(i).public_key(),
@@ -43,14 +43,14 @@ pub(super) fn genesis(initial_height: Height) -> Genesis {
 }
 
 /// A decided chain, as a peer would hand it out.
-pub(super) struct Chain {
-    pub(super) genesis: Genesis,
-    pub(super) blocks: Vec<(Arc<Block>, BlockId, Commit)>,
+struct Chain {
+    genesis: Genesis,
+    blocks: Vec<(Arc<Block>, BlockId, Commit)>,
 }
 
 impl Chain {
     /// One block for each list of transactions.
-    pub(super) fn new(initial_height: Height, contents: &[Vec<String>]) -> Self {
+    fn new(initial_height: Height, contents: &[Vec<String>]) -> Self {
         let genesis = genesis(initial_height);
         let config = building_config(Storage::Deferred);
         let mut forge = Forge::new("test", (1..=5).map(key).collect());
@@ -73,7 +73,7 @@ impl Chain {
     }
 
     /// A chain whose blocks set keys, with an empty block, a change of validators and one of parameters among them.
-    pub(super) fn mixed(initial_height: Height, blocks: u64) -> Self {
+    fn mixed(initial_height: Height, blocks: u64) -> Self {
         let proof = hex::encode(key(4).prove_possession().0);
         let contents: Vec<Vec<String>> = (0..blocks)
             .map(|i| match i % 5 {
@@ -90,7 +90,7 @@ impl Chain {
     }
 
     /// The application hash after the block at `height`, as the next header says.
-    pub(super) fn app_hash_after(&self, height: Height) -> crate::node::types::Hash {
+    fn app_hash_after(&self, height: Height) -> crate::node::types::Hash {
         let first = self.blocks[0].0.header.height;
         self.blocks[(height - first + 1) as usize].0.header.app_hash
     }
@@ -98,10 +98,10 @@ impl Chain {
 
 /// Collects the heights of events.
 #[derive(Clone, Default)]
-pub(super) struct Heard(pub(super) Arc<Mutex<Vec<Height>>>);
+struct Heard(pub(super) Arc<Mutex<Vec<Height>>>);
 
 impl Heard {
-    pub(super) fn heights(&self) -> Vec<Height> {
+    fn heights(&self) -> Vec<Height> {
         self.0.lock().unwrap().clone()
     }
 }
@@ -113,15 +113,15 @@ impl EventSink for Heard {
 }
 
 /// A node without a network, on a disk in memory.
-pub(super) struct Node {
-    pub(super) disk: MemDisk,
-    pub(super) config: NodeConfig,
-    pub(super) log: Log,
-    pub(super) heard: Heard,
+struct Node {
+    disk: MemDisk,
+    config: NodeConfig,
+    log: Log,
+    heard: Heard,
 }
 
 impl Node {
-    pub(super) fn new(storage: Storage, defect: Option<Defect>) -> Self {
+    fn new(storage: Storage, defect: Option<Defect>) -> Self {
         let mut config = building_config(storage);
         config.planted_defect = defect;
         let disk = MemDisk::new();
@@ -129,7 +129,7 @@ impl Node {
         Self { disk, config, log: Log::memory(), heard: Heard::default() }
     }
 
-    pub(super) fn open(&self, chain: &Chain) -> Result<Ledger, LedgerError> {
+    fn open(&self, chain: &Chain) -> Result<Ledger, LedgerError> {
         let home = Home::new("/nowhere");
         let events = Box::new(self.heard.clone());
         Ledger::open_on(&self.disk, &home, &self.config, &chain.genesis, self.log.clone(), events)
@@ -137,13 +137,13 @@ impl Node {
 }
 
 /// Applies block `i` of the chain, from 0.
-pub(super) fn sync(ledger: &mut Ledger, chain: &Chain, i: usize) -> Result<super::Applied, LedgerError> {
+fn sync(ledger: &mut Ledger, chain: &Chain, i: usize) -> Result<super::Applied, LedgerError> {
     let (block, id, commit) = &chain.blocks[i];
     ledger.apply_synced(block, id, commit)
 }
 
 /// Applies what is left of the chain.
-pub(super) fn sync_rest(ledger: &mut Ledger, chain: &Chain) -> Result<(), LedgerError> {
+fn sync_rest(ledger: &mut Ledger, chain: &Chain) -> Result<(), LedgerError> {
     let first = chain.blocks[0].0.header.height;
     for i in (ledger.next_height() - first) as usize..chain.blocks.len() {
         sync(ledger, chain, i)?;
