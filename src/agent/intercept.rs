@@ -153,7 +153,18 @@ impl Interceptor {
     }
 
     fn target_fd(&self, tid: i32, fd: i32) -> Option<Target> {
-        procfs::path_of(tid, fd).and_then(|path| self.target(path))
+        match procfs::path_of(tid, fd) {
+            Ok(path) => path.and_then(|path| self.target(path)),
+            // Gone meanwhile, or not open: the kernel will tell the node.
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => None,
+            Err(_) => {
+                self.hole(
+                    "foreign_user",
+                    "the node runs as another user, or forbids to be looked at: its files are not seen",
+                );
+                None
+            }
+        }
     }
 
     fn target_named(&self, tid: i32, at: PathAt) -> Option<Target> {
@@ -283,7 +294,7 @@ impl Interceptor {
         }
         let of = |path: io::Result<PathBuf>| path.ok().and_then(|path| self.target(path));
         let target = match (of(to), of(from)) {
-            (Some(to), Some(from)) if to.store.is_none() => Some(from),
+            (Some(to), Some(from)) if to.store.is_none() && from.store.is_some() => Some(from),
             (Some(to), _) => Some(to),
             (None, from) => from,
         };

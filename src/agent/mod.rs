@@ -3,6 +3,7 @@
 mod aim;
 mod bridge;
 mod cut;
+mod discover;
 mod error;
 mod files;
 mod gate;
@@ -11,6 +12,7 @@ mod intercept;
 mod journal;
 mod latency;
 mod lines;
+mod observation;
 mod output;
 mod pool;
 mod process;
@@ -25,6 +27,7 @@ mod tap;
 mod tracker;
 
 pub use error::AgentError;
+pub use observation::{Observation, SeenCommit, SeenStore, observe};
 pub use server::serve;
 pub use supervisor::Supervisor;
 pub use tap::{PREFIX, Tapped, TappedKind};

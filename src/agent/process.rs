@@ -38,6 +38,8 @@ const PIPE_BYTES: usize = 1 << 20;
 /// What a start needs beside the request.
 pub(crate) struct Surroundings<'a> {
     pub(crate) home: &'a Path,
+    /// Working folder of the node, which relative paths in its command are below.
+    pub(crate) folder: &'a Path,
     pub(crate) log: &'a Path,
     pub(crate) start: u32,
     /// Heights that earlier starts can have left.
@@ -83,10 +85,10 @@ impl Process {
         rustix::io::ioctl_fionbio(&reader, true).map_err(|e| AgentError::io("read the output")(e.into()))?;
         let log = File::create(around.log).map_err(AgentError::io("create the log"))?;
         let job = Job {
-            path: program(&request, around.home)?,
+            path: program(&request, around.folder)?,
             arguments: request.command.clone(),
             environment: request.env.iter().map(|(key, value)| format!("{key}={value}")).collect(),
-            folder: around.home.to_owned(),
+            folder: around.folder.to_owned(),
             output: writer.into(),
             depth,
         };
@@ -206,17 +208,17 @@ impl Process {
     }
 }
 
-/// The program's path: as it is, below home, or found on the node's own path, then on the agent's.
-fn program(request: &StartRequest, home: &Path) -> Result<PathBuf, AgentError> {
+/// The program's path: as it is, below its folder, or found on the node's own path, then on the agent's.
+fn program(request: &StartRequest, folder: &Path) -> Result<PathBuf, AgentError> {
     let name = request.command.first().ok_or_else(|| AgentError::Refused("the command is empty".to_owned()))?;
     if name.contains('/') {
-        return Ok(home.join(name));
+        return Ok(folder.join(name));
     }
     let own = std::env::var("PATH").unwrap_or_default();
     let folders = request.env.get("PATH").map_or("", String::as_str).split(':').chain(own.split(':'));
     folders
-        .filter(|folder| !folder.is_empty())
-        .map(|folder| home.join(folder).join(name))
+        .filter(|part| !part.is_empty())
+        .map(|part| folder.join(part).join(name))
         .find(|path| path.is_file())
         .ok_or_else(|| AgentError::Refused(format!("no program `{name}` on the path")))
 }

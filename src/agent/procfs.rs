@@ -20,16 +20,16 @@ const O_NONBLOCK: i32 = 0o4000;
 const SYNCED_FLAGS: u32 = 0o4_010_000;
 
 /// The path of an open file; `None` for a socket, a pipe and whatever else has no path.
-pub(crate) fn path_of(tid: i32, fd: i32) -> Option<PathBuf> {
-    let link = fs::read_link(format!("/proc/{tid}/fd/{fd}")).ok()?;
+pub(crate) fn path_of(tid: i32, fd: i32) -> io::Result<Option<PathBuf>> {
+    let link = fs::read_link(format!("/proc/{tid}/fd/{fd}"))?;
     let bytes = link.as_os_str().as_bytes();
     if bytes.first() != Some(&b'/') {
-        return None;
+        return Ok(None);
     }
-    Some(match bytes.strip_suffix(b" (deleted)") {
+    Ok(Some(match bytes.strip_suffix(b" (deleted)") {
         Some(alive) => PathBuf::from(OsStr::from_bytes(alive)),
         None => link,
-    })
+    }))
 }
 
 /// Opens the file behind a descriptor of the node anew. Reading is enough for a sync; a file that may not be read is
@@ -126,13 +126,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("000001.log");
         let file = File::create(&path).unwrap();
-        assert_eq!(path_of(me(), file.as_raw_fd()), Some(path.clone()));
+        assert_eq!(path_of(me(), file.as_raw_fd()).unwrap(), Some(path.clone()));
         fs::remove_file(&path).unwrap();
-        assert_eq!(path_of(me(), file.as_raw_fd()), Some(path));
+        assert_eq!(path_of(me(), file.as_raw_fd()).unwrap(), Some(path));
         open(me(), file.as_raw_fd()).unwrap().sync_all().unwrap();
         let (pipe, _other) = io::pipe().unwrap();
-        assert_eq!(path_of(me(), pipe.as_raw_fd()), None);
-        assert_eq!(path_of(me(), -1), None);
+        assert_eq!(path_of(me(), pipe.as_raw_fd()).unwrap(), None);
+        assert_eq!(path_of(me(), -1).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

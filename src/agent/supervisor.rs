@@ -79,11 +79,25 @@ impl Supervisor {
 
     /// Starts the node; blocks until its program runs.
     pub fn start(&self, request: StartRequest) -> Result<Started, AgentError> {
-        self.start_tapped(request, None)
+        self.start_in(request, &self.home, None)
     }
 
-    /// Starts the node and sends every durable event of any file to `tap` as well.
-    pub fn start_tapped(&self, request: StartRequest, tap: Option<SyncSender<Tapped>>) -> Result<Started, AgentError> {
+    /// Starts the node in another working folder, and sends every durable event of any file to `tap` as well.
+    pub fn start_observed(
+        &self,
+        request: StartRequest,
+        folder: &Path,
+        tap: SyncSender<Tapped>,
+    ) -> Result<Started, AgentError> {
+        self.start_in(request, folder, Some(tap))
+    }
+
+    fn start_in(
+        &self,
+        request: StartRequest,
+        folder: &Path,
+        tap: Option<SyncSender<Tapped>>,
+    ) -> Result<Started, AgentError> {
         for arm in &request.arms {
             aim::refuse(&arm.address, &request.layout, request.tier).map_err(AgentError::Refused)?;
         }
@@ -98,6 +112,7 @@ impl Supervisor {
         let layout = request.layout.clone();
         let around = Surroundings {
             home: &self.home,
+            folder,
             log: &self.log_path(start),
             start,
             expected: state.expected,

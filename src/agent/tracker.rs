@@ -124,6 +124,7 @@ pub(crate) struct Tracker {
     flushes: u64,
     flush: Option<Flush>,
     last_steps: Vec<Step>,
+    ended_now: bool,
     // Syncs of all stores since the last flush began, and that flush's window once it has ended.
     since_begin: Vec<u32>,
     window_begun: Option<u64>,
@@ -161,6 +162,7 @@ impl Tracker {
             flushes: 0,
             flush: None,
             last_steps: Vec::new(),
+            ended_now: false,
             since_begin: vec![0; names.len()],
             window_begun: None,
             written: vec![false; names.len()],
@@ -332,6 +334,37 @@ impl Tracker {
         self.collector.take(self.mode)
     }
 
+    /// The commits of a flush that has ended since the last call.
+    pub(crate) fn take_ended(&mut self) -> Option<Vec<Step>> {
+        std::mem::take(&mut self.ended_now).then(|| self.last_steps.clone())
+    }
+
+    /// All counts of a tracker that was never asked before, over all modes.
+    pub(crate) fn finish_whole(&mut self) -> Tally {
+        self.count_blocks();
+        let mut whole = Tally::default();
+        let parts: Vec<Tally> = self
+            .take_events()
+            .into_iter()
+            .filter_map(|event| if let NodeEvent::Tally(tally) = event { Some(tally) } else { None })
+            .chain(self.collector.take(self.mode))
+            .collect();
+        for tally in parts {
+            whole.flushes += tally.flushes;
+            whole.blocks += tally.blocks;
+            whole.height = tally.height;
+            whole.mode = tally.mode;
+            for (into, from) in [(&mut whole.per_block, tally.per_block), (&mut whole.per_flush, tally.per_flush)] {
+                for (store, counts) in from {
+                    for (count, times) in counts {
+                        *into.entry(store.clone()).or_default().entry(count).or_default() += times;
+                    }
+                }
+            }
+        }
+        whole
+    }
+
     /// The last counts, when the node is gone: an open flush is not one of them.
     pub(crate) fn finish(&mut self) -> Option<Tally> {
         self.count_blocks();
@@ -423,6 +456,7 @@ impl Tracker {
                 self.replayed = reached.height;
             }
             self.last_steps = std::mem::take(&mut flush.steps);
+            self.ended_now = true;
         }
         self.flush = Some(flush);
     }

@@ -43,6 +43,7 @@ fn node(index: usize, name: &str, role: Role) -> NodePlan {
         storage: None,
         peers: Vec::new(),
         sync_latency: IndexMap::new(),
+        watch: None,
         options: BTreeMap::new(),
     }
 }

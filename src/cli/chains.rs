@@ -5,6 +5,7 @@ use crate::chain::Chain;
 use crate::chain::cometbft::Cometbft;
 use crate::chain::reference::Reference;
 use crate::plan::{ChainPlan, Plan};
+use crate::timeline::Layout;
 
 /// The family of a plan.
 pub(crate) fn of(plan: &Plan) -> Result<Box<dyn Chain>, CliError> {
@@ -15,4 +16,15 @@ pub(crate) fn of(plan: &Plan) -> Result<Box<dyn Chain>, CliError> {
         }
         ChainPlan::Cometbft(_) => Box::new(Cometbft),
     })
+}
+
+/// The layouts that a node can be looked at with, by family, and by storage discipline where a family has several; the
+/// first ones first where more than one fits.
+pub(crate) fn layouts() -> Vec<(String, Layout)> {
+    let mut all = vec![("cometbft".to_owned(), Cometbft::known_layout())];
+    for storage in [None, Some("per-block"), Some("single-flush"), Some("deferred"), Some("no-sync")] {
+        let name = storage.map_or_else(|| "reference".to_owned(), |storage| format!("reference:{storage}"));
+        all.extend(Reference::known_layout(storage).ok().map(|layout| (name, layout)));
+    }
+    all
 }

@@ -10,6 +10,7 @@ mod image;
 mod judge;
 mod live;
 mod node;
+mod observe;
 mod run;
 mod runs;
 mod serve;
@@ -45,6 +46,8 @@ enum Command {
     Judge(judge::Args),
     /// The built-in reference node, and what is done to its folder off-line
     Node(node::Args),
+    /// Run any node binary, watch what it makes durable, and print its stores and the addresses to aim at
+    Observe(observe::Args),
     /// List the runs, newest first
     Runs(runs::Args),
     /// Serve the web page of the runs
@@ -111,6 +114,7 @@ pub fn main() -> ExitCode {
         Command::Image(args) => block_on(image::run(args)),
         Command::Judge(args) => judge::run(&args),
         Command::Node(args) => node::run(args),
+        Command::Observe(args) => block_on(observe::run(args)),
         Command::Runs(args) => runs::run(&args),
         Command::Serve(args) => block_on(serve::run(args)),
         Command::Show(args) => show::run(&args),

@@ -19,6 +19,7 @@ fn node(name: &str) -> NodePlan {
         storage: None,
         peers: Vec::new(),
         sync_latency: Default::default(),
+        watch: None,
         options: Default::default(),
     }
 }

@@ -167,14 +167,13 @@ impl Gather {
                 }
             }
             NodeEvent::Tally(tally) => {
-                if !node.tallies.iter().rev().take_while(|(t, _, _)| *t == at).any(|(_, seen, _)| seen == tally) {
-                    node.tallies.push((at, tally.clone(), seq));
-                }
+                let mut same_time = node.tallies.iter().rev().take_while(|(t, _, _)| *t == at);
+                let known = same_time.any(|(_, seen, _)| seen == tally);
+                node.tallies.extend((!known).then(|| (at, tally.clone(), seq)));
             }
             NodeEvent::CoverageHole { hole, detail } => {
-                if !node.holes.iter().any(|(h, d, _)| h == hole && d == detail) {
-                    node.holes.push((hole.clone(), detail.clone(), seq));
-                }
+                let known = node.holes.iter().any(|(h, d, _)| h == hole && d == detail);
+                node.holes.extend((!known).then(|| (hole.clone(), detail.clone(), seq)));
             }
             _ => {}
         }

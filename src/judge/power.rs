@@ -52,7 +52,7 @@ impl Online {
 
     /// In percent, rounded down.
     pub(crate) fn percent(self) -> u64 {
-        if self.total == 0 { 0 } else { 100 * self.power / self.total }
+        (100 * self.power).checked_div(self.total).unwrap_or(0)
     }
 }
 

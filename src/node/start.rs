@@ -3,7 +3,7 @@
 //! | how it ends | exit |
 //! |---|---|
 //! | SIGTERM or SIGINT: after the write in progress, nothing more is written | 0 |
-//! | the halt height is on disk | 0, after the line `halt height reached` |
+//! | the halt height is on disk: after two seconds in which peers may fetch the last block | 0, after the line `halt height reached` |
 //! | a write failed, or the stores are in no shape to start from | 1, after an ERROR line |
 //!
 //! Two threads do the work: this one drives the network and RPC and is idle when nothing happens; the chain thread owns the
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -42,6 +42,8 @@ use super::wal::{Recovered, Wal, WalError, WalOptions};
 
 /// Weight of the queue to the chain thread, in KiB.
 const INBOX_KIB: u32 = 64 << 10;
+/// How long a halted node serves its last block.
+const HALT_LINGER: Duration = Duration::from_secs(2);
 /// How long the tasks may take to end after the chain thread has.
 const TASKS_WAIT: Duration = Duration::from_secs(3);
 
@@ -176,6 +178,11 @@ async fn run(parts: Parts, ledger: Ledger, hub: EventHub) -> Result<(), StartErr
         _ = terminate.recv() => told_to_stop(&parts.log, &stop, &sender, ended).await,
         _ = interrupt.recv() => told_to_stop(&parts.log, &stop, &sender, ended).await,
     };
+    if let Ok(Ok(End::Halted(height))) = &result {
+        // A peer that missed the last decision has nobody else to ask for it.
+        parts.log.info("halt height is on disk", &[("height", height)]);
+        linger(&mut terminate, &mut interrupt).await;
+    }
     // The thread has sent its result or panicked; it ends now.
     let joined = thread.join();
     stop_tasks.cancel();
@@ -185,6 +192,15 @@ async fn run(parts: Parts, ledger: Ledger, hub: EventHub) -> Result<(), StartErr
         std::panic::resume_unwind(panic);
     }
     finish(&parts.log, result)
+}
+
+/// Serves peers for a little longer, unless told to stop.
+async fn linger(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        () = tokio::time::sleep(HALT_LINGER) => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
 }
 
 async fn told_to_stop(

@@ -106,6 +106,7 @@ fn nodes(topology: &Topology, seed: u64) -> Result<Vec<NodePlan>, Problem> {
             storage: group.storage.clone(),
             peers: peers.into_iter().map(|at| names[at].clone()).collect(),
             sync_latency: group.sync_latency.iter().map(latency).collect::<IndexMap<_, _>>(),
+            watch: group.watch,
             options: options(group),
         }
     };

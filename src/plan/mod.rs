@@ -19,7 +19,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::agent_client::protocol::Latency;
-use crate::timeline::{Expect, FaultSetup, Role};
+use crate::timeline::{Expect, FaultSetup, Role, Tier};
 
 /// Everything that a run does, apart from what only the machine knows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,6 +115,8 @@ pub struct NodePlan {
     pub peers: Vec<String>,
     /// Injected latency by store; `*` is every store.
     pub sync_latency: IndexMap<String, Latency>,
+    /// How much is intercepted; `None` is the least that the faults aimed at it need.
+    pub watch: Option<Tier>,
     /// Options for this node alone, handed to its configuration as they are.
     pub options: BTreeMap<String, serde_json::Value>,
 }

@@ -20,7 +20,7 @@ use crate::chain::{FileContents, NodeFiles, Rpc};
 use crate::engine::{Binding, Engine, Launch, LaunchNode};
 use crate::plan::NodePlan;
 use crate::results::{Document, RunFolder};
-use crate::timeline::{Event, NodeEvent, Role};
+use crate::timeline::{Event, NodeEvent, Role, Tier};
 
 /// Agents that are given their files side by side.
 const AT_ONCE: usize = 8;
@@ -111,7 +111,7 @@ impl Testnet {
         for live in &self.nodes {
             let name = &live.plan.name;
             let Some(reason) = &live.hello.interception.refused else { continue };
-            if experiment.plan.faults.iter().any(|f| f.setup.node == *name && f.setup.asked.is_some()) {
+            if tier(&experiment.plan, &live.plan, false) != Tier::None {
                 return Err(RunError::CannotIntercept { node: name.clone(), reason: reason.clone() });
             }
             let hole = NodeEvent::CoverageHole { hole: "listener_refused".to_owned(), detail: reason.clone() };

@@ -348,13 +348,14 @@ fn latencies(node: &NodePlan, layout: &Layout) -> BTreeMap<String, Latency> {
         .collect()
 }
 
-/// The weakest interception that the plan needs at this node. A node whose writes are not aimed at is not slowed
-/// down by watching them.
+/// What the topology asks for, else the weakest interception that the plan needs at this node: a node whose writes are
+/// not aimed at is not slowed down by watching them.
 pub(super) fn tier(plan: &Plan, node: &NodePlan, can_intercept: bool) -> Tier {
     let aimed = plan.faults.iter().any(|f| f.setup.node == node.name && f.setup.asked.is_some());
-    match (aimed, can_intercept) {
-        (true, _) => Tier::Record,
-        (false, true) => Tier::Observe,
-        (false, false) => Tier::None,
+    match (node.watch, aimed, can_intercept) {
+        (Some(tier), ..) => tier,
+        (None, true, _) => Tier::Record,
+        (None, false, true) => Tier::Observe,
+        (None, false, false) => Tier::None,
     }
 }

@@ -40,7 +40,7 @@ pub enum WriteAt {
 }
 
 /// Heights from `from` to `to`, both within; written `40`, `40..` or `40..60`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeightRange {
     /// The lowest height that matches.
     pub from: u64,
@@ -142,12 +142,6 @@ impl fmt::Display for Heights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let show = |h: Option<u64>| h.map_or_else(|| "?".to_owned(), |h| h.to_string());
         write!(f, "{}/{}/{}", show(self.app), show(self.state), show(self.store))
-    }
-}
-
-impl Default for HeightRange {
-    fn default() -> Self {
-        Self { from: 0, to: None }
     }
 }
 

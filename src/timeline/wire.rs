@@ -130,7 +130,7 @@ pub fn hash_text(text: &str, encoding: Encoding) -> Option<String> {
     match encoding {
         Encoding::Hex => {
             let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
-            let good = digits.len() % 2 == 0 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+            let good = digits.len().is_multiple_of(2) && digits.bytes().all(|b| b.is_ascii_hexdigit());
             good.then(|| digits.to_ascii_lowercase())
         }
         Encoding::Base64 => STANDARD.decode(text).ok().map(hex::encode),

@@ -7,7 +7,7 @@ use super::path::Path;
 use super::reader::listed;
 use super::similar::nearest;
 use super::types::{Chain, Fault, Peers, Start, Topology, Trigger};
-use crate::timeline::{Mode, Role};
+use crate::timeline::{Mode, Role, Tier};
 
 /// Most nodes of one topology.
 const NODES_MAX: usize = 1_000;
@@ -247,6 +247,21 @@ fn occurrences(fault: &Fault) -> usize {
     times.saturating_mul(nodes)
 }
 
+/// An address can only be met on a node whose writes are seen.
+fn watched(topology: &Topology, fault: &Fault, at: &Path, problems: &mut Vec<Problem>) {
+    let mut targets = topology.nodes().filter(|(node, _, _)| fault.target.nodes.contains(node));
+    let Some((node, name, _)) = targets.find(|(_, _, group)| matches!(group.watch, Some(Tier::None | Tier::Observe)))
+    else {
+        return;
+    };
+    let title = format!("`{node}` is not watched closely enough for an address");
+    problems.push(
+        Problem::at_key("unwatched", at, title)
+            .label("needs every write to be seen")
+            .help(format!("leave `watch` out of `nodes.{name}`, or write `watch: record`")),
+    );
+}
+
 /// Heights and windows that can never be met.
 fn reachable(topology: &Topology, fault: &Fault, path: &Path, problems: &mut Vec<Problem>) {
     let at = path.key("at");
@@ -264,6 +279,7 @@ fn reachable(topology: &Topology, fault: &Fault, path: &Path, problems: &mut Vec
         problems.push(Problem::new("unreachable-height", &at.key("height"), title).label("above the halt"));
     }
     let Trigger::Address(address) = &fault.trigger else { return };
+    watched(topology, fault, &at, problems);
     let first = topology.built_height() + 1;
     let consensus = address.mode == Some(Mode::Consensus);
     if let Some(to) = address.height.to.filter(|to| *to < if consensus { first } else { topology.initial_height }) {

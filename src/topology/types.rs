@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use super::units::Delay;
-use crate::timeline::{Address, Expect, FaultKind, Role};
+use crate::timeline::{Address, Expect, FaultKind, Role, Tier};
 
 /// A whole topology.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +80,8 @@ pub struct Group {
     pub peers: Peers,
     /// Sync latency by store; `*` is every store without its own.
     pub sync_latency: IndexMap<String, Latency>,
+    /// How much of them is intercepted; `None` is the least that the faults aimed at them need.
+    pub watch: Option<Tier>,
     /// Settings handed to these nodes' configuration as they are.
     pub options: BTreeMap<String, serde_json::Value>,
 }

@@ -32,6 +32,7 @@ pub(crate) fn plan(chain: ChainPlan) -> Plan {
         holds_built: role == Role::Validator,
         storage: None,
         peers: validators.iter().filter(|v| *v != name).cloned().collect(),
+        watch: None,
         sync_latency: IndexMap::new(),
         options: BTreeMap::new(),
     };

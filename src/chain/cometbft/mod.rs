@@ -32,6 +32,11 @@ impl Cometbft {
     pub fn new() -> Self {
         Self
     }
+
+    /// What is known about the stores of every node of this family.
+    pub fn known_layout() -> Layout {
+        stores::layout()
+    }
 }
 
 impl Chain for Cometbft {

@@ -49,6 +49,11 @@ impl Reference {
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into() }
     }
+
+    /// What is known about the stores of every node with this storage discipline; none is the default one.
+    pub fn known_layout(storage: Option<&str>) -> Result<Layout, ChainError> {
+        Discipline::named(storage).map(stores::layout)
+    }
 }
 
 impl Chain for Reference {

@@ -134,7 +134,7 @@ fn skewed(file: &File, said: &mut Said) {
     let total: u64 = names.filter_map(of).sum();
     for run in &skew.runs {
         let power: u64 = run.skewed.iter().filter_map(of).sum();
-        let share = if total > 0 { 100 * power / total } else { 0 };
+        let share = (100 * power).checked_div(total).unwrap_or(0);
         let baseline = skew.baseline_blocks_per_min;
         let words = words(run, share, baseline, skew.proposer_based_time);
         let third = total > 0 && 3 * power >= total;

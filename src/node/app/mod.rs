@@ -285,3 +285,94 @@ fn in_map_order(root: Hash, keys: &[String]) -> Hash {
         _ => root,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::crypto::SecretKey;
+    use crate::node::store::FileDisk;
+    use crate::node::types::GenesisValidator;
+
+    fn key(i: u8) -> SecretKey {
+        SecretKey::from_ikm(&[i; 32]).unwrap()
+    }
+
+    fn app(dir: &tempfile::TempDir) -> App {
+        let genesis = Genesis {
+            chain_id: "test".into(),
+            genesis_time: jiff::Timestamp::UNIX_EPOCH,
+            initial_height: 1,
+            consensus_params: ConsensusParams::default(),
+            validators: vec![GenesisValidator {
+                name: "val-1".into(),
+                pub_key: key(1).public_key(),
+                proof_of_possession: key(1).prove_possession(),
+                power: 10,
+            }],
+            app_state: BTreeMap::new(),
+        };
+        App::open(Store::open(&FileDisk::new(dir.path(), true), StoreName::App).unwrap(), &genesis, None).unwrap()
+    }
+
+    fn run(app: &mut App, txs: &[&str]) -> BlockResults {
+        let txs: Vec<Vec<u8>> = txs.iter().map(|tx| tx.as_bytes().to_vec()).collect();
+        app.execute(app.height() + 1, &txs).unwrap()
+    }
+
+    fn validator(i: u8, power: u64, proof: Option<u8>) -> String {
+        let proof = proof.map(|i| format!(" {}", hex::encode(key(i).prove_possession().0))).unwrap_or_default();
+        format!("validator {} {power}{proof}", hex::encode(key(i).public_key().to_bytes()))
+    }
+
+    #[test]
+    fn every_transaction_changes_the_hash_and_an_empty_block_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut app = app(&dir);
+        let mut hashes = vec![app.hash()];
+        for tx in ["set a 1", "set a 1", "nonsense", "halt 0"] {
+            hashes.push(run(&mut app, &[tx]).app_hash);
+        }
+        assert!(hashes.windows(2).all(|pair| pair[0] != pair[1]));
+        assert_eq!(run(&mut app, &[]).app_hash, hashes[4]);
+    }
+
+    #[test]
+    fn validators_are_admitted_with_a_proof_and_the_last_one_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut app = app(&dir);
+        let codes = |results: &BlockResults| results.txs.iter().map(|tx| tx.code).collect::<Vec<_>>();
+        let results = run(&mut app, &[&validator(1, 0, None), &validator(2, 5, None), &validator(2, 5, Some(3))]);
+        assert_eq!(codes(&results), [2, 2, 2]);
+        assert!(results.validator_updates.is_empty());
+        let results = run(&mut app, &[&validator(2, 5, Some(2)), &validator(2, 6, None), &validator(1, 0, None)]);
+        assert_eq!(codes(&results), [0, 0, 0]);
+        let powers: Vec<u64> = results.validator_updates.iter().map(|update| update.power).collect();
+        assert_eq!(powers.iter().sum::<u64>(), 6, "one update a validator, the last one");
+        assert_eq!(powers.len(), 2);
+    }
+
+    #[test]
+    fn parameters_come_with_the_results_of_their_block() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut app = app(&dir);
+        let results = run(&mut app, &["param block_max_bytes 2048", "halt 9"]);
+        assert_eq!(results.params, Some(ConsensusParams { block_max_bytes: 2048, halt_height: Some(9) }));
+        assert_eq!(run(&mut app, &["set a b"]).params, None);
+        assert_eq!(run(&mut app, &["halt 2"]).txs[0].code, 2, "height 2 has passed");
+        let results = run(&mut app, &["halt 0"]);
+        assert_eq!(results.params, Some(ConsensusParams { block_max_bytes: 2048, halt_height: None }));
+    }
+
+    #[test]
+    fn nothing_is_on_disk_before_the_commit() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut app = app(&dir);
+        run(&mut app, &["set a 1"]);
+        let reader = app.store().reader().clone();
+        assert_eq!((reader.height().unwrap(), tx_count(&reader).unwrap()), (0, 0));
+        app.commit().unwrap();
+        assert_eq!((reader.height().unwrap(), tx_count(&reader).unwrap()), (1, 1));
+        assert_eq!(stored_hash(&reader).unwrap(), app.hash());
+        assert_eq!(simulate(&reader, 2, b"halt 1").unwrap().code, 2);
+    }
+}

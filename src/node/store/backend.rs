@@ -5,12 +5,13 @@
 //! large steps and never shrinks, since each step costs one more sync, in the middle of a flush, that is not a commit's.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use redb::StorageBackend;
 
@@ -18,6 +19,9 @@ use super::StoreName;
 
 /// Length of a new file. It is a hole until it is written.
 const FILE_ROOM: u64 = 8 << 20;
+/// How long an owner that is going away may take.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// What databases lie on.
 pub trait Disk: Send + Sync {
@@ -50,11 +54,8 @@ impl Disk for FileDisk {
         std::fs::create_dir_all(&self.data)?;
         let path = self.data.join(name.file());
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(FileBackend { file })),
-            Err(std::fs::TryLockError::WouldBlock) => Err(io::Error::other("another process has it open")),
-            Err(std::fs::TryLockError::Error(error)) => Err(error),
-        }
+        take(&file)?;
+        Ok(Box::new(FileBackend { file }))
     }
 
     fn syncs(&self) -> bool {
@@ -63,6 +64,20 @@ impl Disk for FileDisk {
 
     fn room(&self) -> u64 {
         FILE_ROOM
+    }
+}
+
+/// Locks the file. A process that was killed gives its locks back only once it is gone, a moment after the signal: that
+/// long is waited for.
+fn take(file: &File) -> io::Result<()> {
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOCK_POLL),
+            Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process has it open")),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use super::chain::{HEIGHT_MAX, options};
-use crate::timeline::Role;
+use crate::timeline::{Role, Tier};
 use crate::topology::diagnostic::Problem;
 use crate::topology::families::STORAGE;
 use crate::topology::reader::{At, Fields, Reader};
@@ -15,7 +15,7 @@ use crate::topology::units;
 const COUNT_MAX: u64 = 1_000;
 /// Highest voting power of one node: sums stay far below what nodes accept.
 const POWER_MAX: u64 = 1_000_000_000;
-const KEYS: &[&str] = &["count", "role", "power", "storage", "unsafe", "start", "peers", "disk", "options"];
+const KEYS: &[&str] = &["count", "role", "power", "storage", "unsafe", "start", "peers", "disk", "watch", "options"];
 const DISTRIBUTIONS: &[&str] = &["exponential", "lognormal", "empirical"];
 
 /// All groups that could be read; `None` when there are none at all.
@@ -55,6 +55,7 @@ fn group(reader: &mut Reader, at: &At, chain: Option<&Chain>) -> Option<Group> {
     let start = fields.get("start").map_or(Some(Start::Run), |at| start(reader, &at));
     let peers = fields.get("peers").map_or(Some(Peers::All), |at| peers(reader, &at));
     let sync_latency = fields.get("disk").map_or(Some(IndexMap::new()), |at| disk(reader, &at));
+    let watch = fields.get("watch").map_or(Some(None), |at| watch(reader, &at, sync_latency.as_ref()));
     let options = options(reader, &fields);
     if let (Some(at), Some(Chain::Cometbft(_))) = (fields.get("options"), chain) {
         only_reference(reader, &at, "`options`");
@@ -67,8 +68,25 @@ fn group(reader: &mut Reader, at: &At, chain: Option<&Chain>) -> Option<Group> {
         start: start?,
         peers: peers?,
         sync_latency: sync_latency?,
+        watch: watch?,
         options: options?,
     })
+}
+
+/// How much is intercepted. Injected latency needs a filter.
+fn watch(reader: &mut Reader, at: &At, latency: Option<&IndexMap<String, Latency>>) -> Option<Option<Tier>> {
+    let tier = match reader.word(at, &["auto", "none", "observe", "record"])? {
+        "auto" => None,
+        "none" => Some(Tier::None),
+        "observe" => Some(Tier::Observe),
+        _ => Some(Tier::Record),
+    };
+    if tier == Some(Tier::None) && latency.is_some_and(|latency| !latency.is_empty()) {
+        let title = "a node that is not watched cannot be given sync latency";
+        reader.push(Problem::new("unwatched", &at.path, title).label("needs `observe`").help("write `watch: observe`"));
+        return None;
+    }
+    Some(tier)
 }
 
 fn power(reader: &mut Reader, fields: &Fields, role: Option<Role>) -> Option<u64> {

@@ -1,5 +1,6 @@
 //! The agent with real processes: what is seen, what is held, what a kill leaves behind.
 
+mod observe;
 mod program;
 mod server;
 
