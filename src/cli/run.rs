@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::BufReader;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::engines::{self, EngineArgs};
@@ -14,6 +16,7 @@ use super::live::LiveDisplay;
 use super::runs::ResultsArg;
 use super::topology::{Planned, TopologyArgs};
 use super::{CliError, Code, judge, show};
+use crate::dashboard::{Dashboard, DashboardError, Options};
 use crate::engine::{Build, Capabilities, Engine};
 use crate::judge::Judgement;
 use crate::report::RunReport;
@@ -39,6 +42,9 @@ pub(crate) struct Args {
     /// Prints one JSON object on standard output; all else goes to standard error
     #[arg(long)]
     json: bool,
+    /// Serves the page while the run goes on, on this address of this machine
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:8420")]
+    serve: Option<SocketAddr>,
 }
 
 /// Runs and judges.
@@ -49,10 +55,23 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     planned.find_program()?;
     eprintln!("{}", chosen.why);
     let stop = CancellationToken::new();
-    let signals = tokio::spawn(watch_signals(stop.clone()));
-    let result = experiment(&args, planned, chosen.engine, stop).await;
-    signals.abort();
-    result
+    // Aborted with the set, at the latest when this function returns.
+    let mut beside = JoinSet::new();
+    beside.spawn(watch_signals(stop.clone()));
+    if let Some(listen) = args.serve {
+        let options = Options { results: args.results.results.clone(), listen, token: None };
+        let page = Dashboard::bind(options, stop.child_token()).await.map_err(|error| match error {
+            DashboardError::NeedsToken { .. } => CliError::input(format!("cannot {error}")),
+            other => CliError::tool(other),
+        })?;
+        eprintln!("Page: http://{}/", page.address());
+        beside.spawn(async move {
+            if let Err(error) = page.serve().await {
+                tracing::warn!(%error, "the page ended");
+            }
+        });
+    }
+    experiment(&args, planned, chosen.engine, stop).await
 }
 
 async fn experiment(
