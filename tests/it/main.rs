@@ -8,6 +8,7 @@ mod engine_docker;
 mod engine_docker_fake;
 mod engine_process;
 mod kills;
+mod leftovers;
 mod network;
 mod node_consensus;
 mod node_net;
