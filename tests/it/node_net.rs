@@ -150,6 +150,7 @@ impl Net {
             std::thread::sleep(Duration::from_millis(10));
         }
         let _ = child.kill();
+        let _ = child.wait();
         panic!("{} does not end; its log:\n{}", self.names[i], self.log(i));
     }
 

@@ -1,6 +1,8 @@
 //! Signatures of one height: each is verified once, votes that agree are verified together, and certificates cost
 //! nothing where their votes are known already.
 
+#![expect(clippy::result_large_err, reason = "the error is the state machine's own type")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use arc_malachitebft_core_types::{
