@@ -3,7 +3,8 @@
 use crate::agent_client::protocol::Arm;
 use crate::timeline::{Address, Landed, Layout, Mode, Phase, Tier, WriteAt};
 
-use super::tracker::{Inside, Kind, Place, Step, Tracker};
+use super::flush::Step;
+use super::tracker::{Inside, Kind, Place, Tracker};
 
 /// Says why an address can never be met, if so.
 pub(crate) fn refuse(address: &Address, layout: &Layout, tier: Tier) -> Result<(), String> {

@@ -46,7 +46,7 @@ pub(super) fn home(events: &[Tapped]) -> Option<PathBuf> {
     (common.parent().is_some()).then_some(common)
 }
 
-/// Guesses a layout; `None` where no store can be told to hold the blocks.
+/// Guesses a layout; without commits where no store can be told to hold the blocks.
 pub(super) fn layout(events: &[Tapped], home: &Path) -> Layout {
     let stores = stores(events, home);
     let mut layout = Layout { stores, ..Layout::default() };
@@ -180,7 +180,7 @@ fn segments<'a>(placed: &[(usize, &'a Tapped)], block_store: usize) -> Vec<Vec<(
     all.into_iter().map(|segment| until_pause(segment)).collect()
 }
 
-fn until_pause<'a>(mut segment: Vec<(usize, &'a Tapped)>) -> Vec<(usize, &'a Tapped)> {
+fn until_pause(mut segment: Vec<(usize, &Tapped)>) -> Vec<(usize, &Tapped)> {
     let pause = |at: usize| segment[at].1.at_us.saturating_sub(segment[at - 1].1.at_us);
     if let Some(longest) = (1..segment.len()).max_by_key(|at| pause(*at))
         && pause(longest) >= PAUSE_MIN_US

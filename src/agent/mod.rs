@@ -6,6 +6,7 @@ mod cut;
 mod discover;
 mod error;
 mod files;
+mod flush;
 mod gate;
 mod height;
 mod intercept;

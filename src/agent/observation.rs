@@ -10,9 +10,10 @@ use crate::timeline::{Layout, Tally};
 
 use super::aim;
 use super::discover;
+use super::flush::Step;
 use super::stores::Stores;
 use super::tap::{Tapped, TappedKind};
-use super::tracker::{Kind, Step, Tracker};
+use super::tracker::{Kind, Tracker};
 
 /// Everything that was learnt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -171,9 +172,9 @@ fn replay(events: &[Tapped], home: &Path, layout: &Layout) -> Replayed {
 
 /// The flush whose commits are seen most often, and among these the one with the median number of writes.
 fn most_frequent(flushes: Vec<Vec<Step>>) -> Vec<Step> {
-    let mut alike: BTreeMap<Vec<(usize, u32, bool)>, Vec<Vec<Step>>> = BTreeMap::new();
+    let mut alike: BTreeMap<Vec<_>, Vec<Vec<Step>>> = BTreeMap::new();
     for steps in flushes {
-        let key = steps.iter().map(|step| (step.store, step.sync, step.synced)).collect();
+        let key: Vec<(usize, u32, bool)> = steps.iter().map(|step| (step.store, step.sync, step.synced)).collect();
         alike.entry(key).or_default().push(steps);
     }
     let mut most = alike.into_values().max_by_key(Vec::len).unwrap_or_default();

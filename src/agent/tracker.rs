@@ -11,13 +11,11 @@ use crate::timeline::{
     Commit, HeightMark, HeightSource, Heights, Layout, LogMark, Mode, NodeEvent, StoreProgress, Tally,
 };
 
+use super::flush::{Counter, Flush, Step};
 use super::height::Decoder;
 use super::lines::{self, Told};
 use super::stores::StoreIndex;
 use super::tally::Collector;
-
-/// Steps of a flush that are kept for telling people which addresses exist.
-const STEPS_MAX: usize = 200;
 
 /// What happens to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,40 +68,6 @@ pub(crate) struct Reached {
     pub(crate) source: HeightSource,
     /// Its blocks.
     pub(crate) window: u64,
-}
-
-/// Consecutive events of one commit in a flush.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
-    pub(crate) store: StoreIndex,
-    pub(crate) sync: u32,
-    pub(crate) writes: u32,
-    pub(crate) synced: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Counter {
-    // Begun: what numbers come from.
-    syncs: u32,
-    writes: u32,
-    writes_of_flush: u32,
-    // Returned.
-    done: StoreProgress,
-    all_syncs: u32,
-}
-
-#[derive(Debug)]
-struct Flush {
-    number: u64,
-    open: bool,
-    counters: Vec<Counter>,
-    decoder: Decoder,
-    // From a line in the output: F and F′.
-    announced: Option<(u64, u64)>,
-    replays: bool,
-    // Fixed when it ended.
-    reached: Option<Reached>,
-    steps: Vec<Step>,
 }
 
 /// Follows one start of a node.
@@ -341,7 +305,6 @@ impl Tracker {
 
     /// All counts of a tracker that was never asked before, over all modes.
     pub(crate) fn finish_whole(&mut self) -> Tally {
-        self.count_blocks();
         let mut whole = Tally::default();
         let parts: Vec<Tally> = self
             .take_events()
@@ -365,9 +328,9 @@ impl Tracker {
         whole
     }
 
-    /// The last counts, when the node is gone: an open flush is not one of them.
+    /// The last counts, when the node is gone. An open flush is not one of them, and what the last block costs is not
+    /// known: its syncs are mixed with those of the end.
     pub(crate) fn finish(&mut self) -> Option<Tally> {
-        self.count_blocks();
         self.tally()
     }
 
@@ -461,7 +424,7 @@ impl Tracker {
         self.flush = Some(flush);
     }
 
-    /// Counts the syncs since the last flush began, now that the next begins or the node has ended.
+    /// Counts the syncs since the last flush began, now that the next begins.
     fn count_blocks(&mut self) {
         if let Some(window) = self.window_begun.take() {
             self.collector.blocks(window, &self.since_begin);
@@ -487,47 +450,6 @@ impl Tracker {
             Some(decoded) => Reached { height: decoded.height, source: HeightSource::Decoded, window: decoded.window },
             None => Reached { height: self.base + 1, source: HeightSource::Counted, window: 1 },
         }
-    }
-}
-
-impl Flush {
-    /// Numbers an event. `counts_empty`: a sync without a write has a number too.
-    fn number_event(&mut self, store: StoreIndex, kind: Kind, counts_empty: bool) -> (Option<u32>, u32) {
-        let counter = &mut self.counters[store];
-        let commit = counter.syncs + 1;
-        match kind {
-            Kind::Change => (None, 0),
-            Kind::Write { synced } => {
-                counter.writes += 1;
-                counter.writes_of_flush += 1;
-                let write = counter.writes;
-                if synced {
-                    counter.syncs += 1;
-                    counter.writes = 0;
-                }
-                self.step(store, commit, true, synced);
-                (Some(commit), write)
-            }
-            Kind::Sync if counter.writes == 0 && !counts_empty => (None, 0),
-            Kind::Sync => {
-                let writes = std::mem::take(&mut counter.writes);
-                counter.syncs += 1;
-                self.step(store, commit, false, true);
-                (Some(commit), writes)
-            }
-        }
-    }
-
-    fn step(&mut self, store: StoreIndex, sync: u32, write: bool, synced: bool) {
-        let at = self.steps.iter().rposition(|step| step.store == store && step.sync == sync);
-        let at = at.unwrap_or_else(|| {
-            self.steps.push(Step { store, sync, writes: 0, synced: false });
-            self.steps.len() - 1
-        });
-        let step = &mut self.steps[at];
-        step.writes += u32::from(write);
-        step.synced |= synced;
-        self.steps.truncate(STEPS_MAX);
     }
 }
 

@@ -183,7 +183,8 @@ fn tallies_tell_syncs_of_the_flush_from_syncs_of_the_block() {
     assert_eq!(tally.per_flush["application.db"], BTreeMap::from([(0, 3)]));
     assert_eq!(tally.per_block["cs.wal"], BTreeMap::from([(3, 2)]), "the third block is not over");
     assert_eq!(tally.latency["state.db"].count, 6);
-    assert_eq!(t.finish().unwrap().per_block["cs.wal"], BTreeMap::from([(2, 1)]));
+    sync(&mut t, STATE);
+    assert!(t.finish().unwrap().per_block.is_empty(), "what the node does at its end costs no block");
 }
 
 #[test]
@@ -197,6 +198,7 @@ fn a_window_counts_as_many_blocks() {
     sync(&mut t, STATE);
     write(&mut t, STATE, "");
     sync(&mut t, STATE);
+    write(&mut t, BLOCKS, "");
     let tally = t.finish().unwrap();
     assert_eq!((tally.blocks, tally.height, tally.mode), (10, 19, Some(Mode::BlockSync)));
     assert_eq!(tally.per_block["blockstore.db"], BTreeMap::from([(0, 9), (1, 1)]));

@@ -1,5 +1,7 @@
 //! The agent with real processes: what is seen, what is held, what a kill leaves behind.
 
+#![expect(clippy::unwrap_used, reason = "every function here is part of a test, and a panic is its failure")]
+
 mod observe;
 mod program;
 mod server;
