@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::timeline::line::{self, number};
 use crate::timeline::{Heights, LogMark, LogMeaning, Mode};
 
 /// The meaning of one line.
@@ -37,37 +38,10 @@ fn meaning(line: &str, meaning: &LogMeaning) -> Option<Told> {
     }
 }
 
-/// The number behind `key`, written `key=12`, `key: 12`, `"key":12` or with the number in quotes.
-fn number(line: &str, key: &str) -> Option<u64> {
-    if key.is_empty() {
-        return None;
-    }
-    line.match_indices(key).find_map(|(at, _)| {
-        let word = |c: char| c.is_alphanumeric() || c == '_';
-        if line[..at].chars().next_back().is_some_and(word) {
-            return None;
-        }
-        let rest = line[at + key.len()..].trim_start_matches('"').trim_start();
-        let rest = rest.strip_prefix(['=', ':'])?.trim_start().trim_start_matches('"');
-        let digits = &rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())];
-        digits.parse().ok()
-    })
-}
-
 /// A line as text, without terminal colour codes and without its end.
 pub(crate) fn plain(line: &[u8]) -> String {
     let text: Cow<'_, str> = String::from_utf8_lossy(line);
-    let mut plain = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        if c == '\u{1b}' {
-            // A control sequence ends at its first letter.
-            let _sequence = chars.by_ref().find(char::is_ascii_alphabetic);
-        } else if c != '\r' && c != '\n' {
-            plain.push(c);
-        }
-    }
-    plain
+    line::plain(text.trim_end_matches(['\r', '\n']))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::{Finding, Note, Verdict};
 use crate::timeline::Mode;
 
 use super::liveness::mode_name;
+use super::merge::ENDED_EARLY;
 
 /// Expectations that do not hold, and reasons why the run proves nothing.
 pub(crate) fn check(model: &Model) -> Vec<Finding> {
@@ -26,35 +27,46 @@ fn syncs(model: &Model) -> Vec<Finding> {
             model.nodes.iter().filter(|n| &n.name == name || &n.group == name).collect();
         for node in nodes {
             for (mode, stores) in modes {
-                for (store, wanted) in stores {
-                    findings.extend(syncs_of(node, *mode, store, *wanted));
-                }
+                findings.extend(match blocks_in(node, *mode) {
+                    0 => vec![not_counted(node, *mode, stores)],
+                    blocks => {
+                        stores.iter().filter_map(|(s, wanted)| syncs_of(node, *mode, s, *wanted, blocks)).collect()
+                    }
+                });
             }
         }
     }
     findings
 }
 
-fn syncs_of(node: &super::model::Node, mode: Mode, store: &str, wanted: u64) -> Option<Finding> {
+fn blocks_in(node: &super::model::Node, mode: Mode) -> u64 {
+    node.tallies.iter().filter(|(_, t, _)| t.mode == Some(mode)).map(|(_, t, _)| t.blocks).sum()
+}
+
+fn not_counted(node: &super::model::Node, mode: Mode, stores: &BTreeMap<String, u64>) -> Finding {
+    let wanted: Vec<String> = stores.iter().map(|(store, n)| format!("{store} {n}")).collect();
+    let others = [Mode::Consensus, Mode::BlockSync, Mode::Replay].into_iter().filter(|m| *m != mode);
+    let seen: Vec<String> = others
+        .filter_map(|m| Some(blocks_in(node, m)).filter(|n| *n > 0).map(|n| format!("{n} in {}", mode_name(m))))
+        .collect();
+    let seen = if seen.is_empty() { String::new() } else { format!(" (there were {})", seen.join(", ")) };
+    let detail =
+        format!("syncs a block in {}: no block was counted{seen}, expected {}", mode_name(mode), wanted.join(", "));
+    Finding::new(Verdict::Inconclusive, detail)
+        .node(&node.name)
+        .why("an expectation about something that never happened is not met")
+        .next("let the node make blocks in that mode, or drop the expectation")
+}
+
+fn syncs_of(node: &super::model::Node, mode: Mode, store: &str, wanted: u64, blocks: u64) -> Option<Finding> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     let mut evidence = Vec::new();
-    let mut blocks = 0;
     for (_, tally, seq) in node.tallies.iter().filter(|(_, t, _)| t.mode == Some(mode)) {
-        blocks += tally.blocks;
         let Some(seen) = tally.per_block.get(store) else { continue };
         evidence.push(*seq);
         for (syncs, times) in seen {
             *counts.entry(*syncs).or_default() += times;
         }
-    }
-    let named = || format!("syncs a block of {store} in {}", mode_name(mode));
-    if blocks == 0 {
-        return Some(
-            Finding::new(Verdict::Inconclusive, format!("{}: no block was counted, {wanted} expected", named()))
-                .node(&node.name)
-                .why("an expectation about something that never happened is not met")
-                .next("let the node make blocks in that mode, or drop the expectation"),
-        );
     }
     // A store without any sync has no entry, and every block counts as none.
     let counted: u64 = counts.values().sum();
@@ -63,7 +75,10 @@ fn syncs_of(node: &super::model::Node, mode: Mode, store: &str, wanted: u64) -> 
     (median != wanted).then(|| {
         Finding::new(
             Verdict::ExpectationFailed,
-            format!("{}: median {median} over {blocks} blocks, expected {wanted}", named()),
+            format!(
+                "syncs a block of {store} in {}: median {median} over {blocks} blocks, expected {wanted}",
+                mode_name(mode)
+            ),
         )
         .node(&node.name)
         .why("the number of synced writes a block is not the one that the topology asks for")
@@ -133,13 +148,18 @@ fn missing(model: &Model) -> Vec<Finding> {
     let inconclusive =
         |detail: String| Finding::new(Verdict::Inconclusive, detail).why("what was not seen cannot be judged");
     if end.interrupted {
-        findings.push(inconclusive("the run was interrupted".to_owned()).next("run it again"));
+        findings.push(inconclusive("the run was interrupted".to_owned()).next("run it again").class(ENDED_EARLY));
     } else if end.time_limit {
-        findings.push(inconclusive("the run's time limit came before its end".to_owned()).next("give it more time"));
+        findings.push(
+            inconclusive("the run's time limit came before its end".to_owned())
+                .next("give it more time")
+                .class(ENDED_EARLY),
+        );
     } else if !end.ended {
         findings.push(
             inconclusive("the timeline ends before the run does".to_owned())
-                .next("if the controller died, `midflush clean` removes what it left"),
+                .next("if the controller died, `midflush clean` removes what it left")
+                .class(ENDED_EARLY),
         );
     }
     if let Some((false, why, seq)) = &end.settled {

@@ -99,7 +99,8 @@ fn back_us(fault: &Fault, next: Option<&Life>) -> Option<Us> {
 }
 
 fn caught_up_ms(model: &Model, node: usize, back: Us) -> Option<u64> {
-    let at = series::first_in_step(model, node, back)?;
+    let graced = || series::first_in_step_graced(model, node, back);
+    let at = series::first_in_step(model, node, back).or_else(graced)?;
     Some(at.saturating_sub(back) / 1000)
 }
 

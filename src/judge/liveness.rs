@@ -16,7 +16,10 @@ pub(crate) fn check(model: &Model) -> (Vec<Finding>, Vec<Note>) {
             findings.push(finding);
         }
     }
-    (findings, Vec::new())
+    let fresh = model.nodes.iter().filter(|n| n.lives.values().any(|life| life.fresh));
+    let note =
+        |n: &Node| Note::about("fresh-data", &n.name, "began anew with other data: what it had before is not missed");
+    (findings, fresh.map(note).collect())
 }
 
 fn came_along(model: &Model, index: usize) -> Option<Finding> {
@@ -212,11 +215,7 @@ fn regressed(node: &Node) -> Option<Finding> {
             continue;
         };
         let held = node.defers() && top.catching_up == Some(true);
-        let fresh = node
-            .lives
-            .values()
-            .any(|life| life.fresh && life.started.is_some_and(|(at, _)| at > top.at_us && at <= sample.at_us));
-        if fresh || held && sample.height >= durable_before(node, sample.at_us) {
+        if fresh_between(node, top.at_us, sample.at_us) || held && sample.height >= durable_before(node, sample.at_us) {
             best = Some(*sample);
             continue;
         }
@@ -236,6 +235,12 @@ fn regressed(node: &Node) -> Option<Finding> {
         );
     }
     None
+}
+
+/// Whether it began anew with an empty folder, so that nothing of before is missed.
+fn fresh_between(node: &Node, from: Us, to: Us) -> bool {
+    let mut fresh = node.lives.values().filter(|life| life.fresh).filter_map(|life| life.started);
+    fresh.any(|(at, _)| at > from && at <= to)
 }
 
 /// The highest height known to be flushed whole when the last process before `at` ended.

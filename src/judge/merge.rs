@@ -2,6 +2,9 @@
 
 use super::{Consequence, Finding, Outcome, Verdict};
 
+/// Class of the finding that a run was stopped before its end.
+pub(crate) const ENDED_EARLY: &str = "ended-early";
+
 /// Whether a finding of `later` can follow from `head` on the same node.
 fn follows(head: Verdict, later: Verdict) -> bool {
     use Verdict::*;
@@ -62,7 +65,22 @@ pub(crate) fn merge(mut findings: Vec<Finding>) -> Vec<Finding> {
         // Whether agreement proves anything is no question where there is none.
         heads.retain(|f| f.verdict != Verdict::ConvergedUnproven);
     }
-    tool_first(heads)
+    tool_first(ended_early(heads))
+}
+
+/// A run that was stopped before its end misses much, all for that one reason.
+fn ended_early(heads: Vec<Finding>) -> Vec<Finding> {
+    let early = |f: &Finding| f.node.is_none() && f.class.as_deref() == Some(ENDED_EARLY);
+    if !heads.iter().any(early) {
+        return heads;
+    }
+    let (rest, mut kept): (Vec<Finding>, Vec<Finding>) = heads
+        .into_iter()
+        .partition(|f| !early(f) && matches!(f.verdict, Verdict::Inconclusive | Verdict::ConvergedUnproven));
+    if let Some(cause) = kept.iter_mut().find(|f| early(f)) {
+        cause.consequences.extend(rest.into_iter().map(Consequence::from));
+    }
+    kept
 }
 
 /// Verdicts that show again and again once they are true.
@@ -86,7 +104,8 @@ fn tool_first(heads: Vec<Finding>) -> Vec<Finding> {
     let (mut kept, rest): (Vec<Finding>, Vec<Finding>) =
         heads.into_iter().partition(|f| f.verdict.is_safety() || f.verdict == Verdict::ToolError);
     if let Some(tool) = kept.iter_mut().find(|f| f.verdict == Verdict::ToolError) {
-        for finding in rest {
+        // What was not seen because the tool failed is not worth a line each.
+        for finding in rest.into_iter().filter(|f| f.verdict.outcome() == Outcome::Finding) {
             tool.consequences.extend(finding.consequences.clone());
             tool.consequences.push(Consequence::from(finding));
         }

@@ -52,8 +52,8 @@ fn restarted(
     let unseen = !model.complete && node.samples.is_empty() && life.exit.is_none();
     let did = match (row.does, ended) {
         _ if unseen => "",
-        (Does::Refuses(_), false) if node.defers() => {
-            ", and rewound its block store instead, as a node that defers its flushes may"
+        (Does::Refuses("store-ahead"), false) if node.defers() => {
+            return (Some(rewound(node, start, handshake)), None);
         }
         (Does::Refuses(_), false) => ", and yet it went on: a departure from the table",
         (Does::Refuses(_), true) => ", and it did not start",
@@ -79,6 +79,16 @@ fn restarted(
         _ => None,
     };
     (Some(note), finding)
+}
+
+/// A node that defers its flushes lowers its block store to the block after the state's, and goes on from there.
+fn rewound(node: &Node, start: u32, handshake: &Handshake) -> Note {
+    let words = format!(
+        "start {start}: app/state/store {}, in the middle of a flush: rewound its block store and went on, where a node \
+         that does not defer its flushes could not start (row 6)",
+        handshake.heights
+    );
+    Note::about("restart", &node.name, words).height(handshake.heights.store)
 }
 
 fn words_of(handshake: &Handshake, row: &Row) -> String {

@@ -17,6 +17,13 @@ pub(crate) fn first_in_step(model: &Model, node: usize, from: Us) -> Option<Us> 
     later.find(reached).map(|s| s.at_us)
 }
 
+/// The same, against the rest as it was a moment before, for a node that always trails a little.
+pub(crate) fn first_in_step_graced(model: &Model, node: usize, from: Us) -> Option<Us> {
+    let samples = &model.nodes[node].samples;
+    let later = &samples[samples.partition_point(|s| s.at_us < from)..];
+    later.iter().find(|s| in_step(model, node, s)).map(|s| s.at_us)
+}
+
 /// The time since which a node has been in step without a break until its last sample, looking from `from` on.
 pub(crate) fn in_step_since(model: &Model, node: usize, from: Us) -> Option<Us> {
     let samples = &model.nodes[node].samples;

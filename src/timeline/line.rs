@@ -49,9 +49,12 @@ fn value_after(rest: &str) -> Option<&str> {
     Some(rest.split(|c: char| c.is_whitespace() || matches!(c, ',' | '}' | ']')).next().unwrap_or_default())
 }
 
-/// The value of `key` as a height.
+/// The value of `key` as a height; what is no letter or digit may follow it.
 pub fn number(line: &str, key: &str) -> Option<u64> {
-    field(line, key)?.parse().ok()
+    let value = field(line, key)?;
+    let end = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let rest = value[end..].chars().next();
+    if rest.is_some_and(char::is_alphanumeric) { None } else { value[..end].parse().ok() }
 }
 
 #[cfg(test)]
@@ -82,6 +85,8 @@ mod tests {
     fn a_key_is_a_whole_word() {
         let line = "initialHeight=1 height=7 xheight=8";
         assert_eq!(number(line, "height"), Some(7));
+        assert_eq!((number("height=7; x", "height"), number("height=7ms", "height")), (Some(7), None));
+        assert_eq!((number("height=-1", "height"), number("height: 7", "height")), (None, Some(7)));
         assert_eq!(field("hash= height=1", "hash"), Some(""));
         assert_eq!(field("no such thing", "height"), None);
         assert_eq!(field("the height is 7", "height"), None);

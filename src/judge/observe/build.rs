@@ -65,7 +65,7 @@ pub(super) fn family_of(file: &File, node: &str) -> Family {
 }
 
 /// The chain that a node belongs to: as told, else one for each family of the file.
-fn chain_of(file: &File, node: &str) -> String {
+pub(super) fn chain_of(file: &File, node: &str) -> String {
     let told = file.nodes.get(node).and_then(|n| n.chain.clone());
     told.unwrap_or_else(|| match family_of(file, node) {
         Family::Cometbft | Family::Reference => "cometbft".to_owned(),

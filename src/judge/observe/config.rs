@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::build::chain_of;
 use super::file::File;
 use super::rpc::Answer;
 use crate::judge::{Finding, Note, Said, Verdict};
@@ -38,7 +39,9 @@ pub(super) fn check(file: &File, answers: &[Answer], said: &mut Said) -> Vec<Str
                 add(&mut values, id, &answer.node);
             }
         }
-        strangers.extend(differing(file, name, &values, said));
+        for values in by_chain(file, &values) {
+            strangers.extend(differing(file, name, &values, said));
+        }
     }
     for (name, keys) in MAY_DIFFER {
         let mut values = gather(file, keys);
@@ -57,6 +60,17 @@ pub(super) fn check(file: &File, answers: &[Answer], said: &mut Said) -> Vec<Str
         shared(file, name, &gather(file, keys), said);
     }
     strangers
+}
+
+/// The same for each chain of the file by itself: nodes of two chains differ on purpose.
+fn by_chain(file: &File, values: &Values) -> Vec<Values> {
+    let mut chains: BTreeMap<String, Values> = BTreeMap::new();
+    for (value, nodes) in values {
+        for node in nodes {
+            add(chains.entry(chain_of(file, node)).or_default(), value, node);
+        }
+    }
+    chains.into_values().collect()
 }
 
 fn gather(file: &File, keys: &[&str]) -> Values {

@@ -52,7 +52,7 @@ pub fn judge_observation(text: &str) -> Result<Judgement, ObservationError> {
     build::ranges(&file, &mut said);
     build::same_hash(&file, &mut said)?;
     rpc::nothing_to_compare(&file, &models, &mut said);
-    processes::check(&file, &mut said);
+    processes::check(&file, &models, &mut said);
     sign::check(&file, &mut said)?;
     stores::check(&file, &mut said);
     clock::check(&file, &models, &mut said)?;

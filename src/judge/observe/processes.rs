@@ -3,6 +3,7 @@
 use super::build::Clock;
 use super::file::{By, ExitFacts, File};
 use super::value::Look;
+use crate::judge::judgement::exit_words;
 use crate::judge::model::{Ended, Handshake, Life, Model, Node, Trouble, Us};
 use crate::judge::signature::{self, Weight};
 use crate::judge::{Finding, Note, Said, Verdict, series};
@@ -152,17 +153,18 @@ fn last_words(lines: &super::value::Lines, node: &mut Node, clock: Clock) {
 }
 
 /// What shards and the machine say.
-pub(super) fn check(file: &File, said: &mut Said) {
+pub(super) fn check(file: &File, models: &[Model], said: &mut Said) {
     for (node, shards) in &file.shards {
         for (shard, looks) in shards {
             said.findings.extend(frozen_shard(file, node, shard, looks, shards.values().filter(|l| *l != looks)));
         }
     }
     disk_full(file, said);
-    for exit in file.exits.iter().filter(|e| e.by == Some(By::Fault)) {
-        let how = exit.signal.map(|s| format!("signal {s}")).or(exit.code.map(|c| format!("code {c}")));
-        let words = format!("our kill: ended with {}", how.unwrap_or_else(|| "?".to_owned()));
-        said.notes.push(Note::about("exit", &exit.node, words));
+    let nodes = models.iter().flat_map(|m| &m.nodes);
+    for (node, ended) in nodes.flat_map(|n| n.lives.values().filter_map(move |life| Some((n, life.exit.as_ref()?)))) {
+        if let (ExitCause::Fault(_), Some(exit)) = (&ended.cause, ended.exit) {
+            said.notes.push(Note::about("exit", &node.name, format!("our kill: ended with {}", exit_words(exit))));
+        }
     }
 }
 
@@ -174,7 +176,7 @@ fn frozen_shard<'a>(
     looks: &[Look],
     siblings: impl Iterator<Item = &'a Vec<Look>>,
 ) -> Option<Finding> {
-    let (first, last) = (looks.first()?, looks.last()?);
+    let last = looks.last()?;
     let since = looks.iter().rev().take_while(|l| l.h == last.h).last()?;
     let height = last.h?;
     let moved = |other: &Vec<Look>| {
@@ -184,7 +186,6 @@ fn frozen_shard<'a>(
     if since.t == last.t || !siblings.into_iter().any(moved) {
         return None;
     }
-    let _ = first;
     let seconds = (last.t.0 - since.t.0) / 1_000_000;
     let cause = file.logs.get(node).and_then(|lines| {
         let about = |text: &str| line::field(text, "shard").is_some_and(|s| s == shard);

@@ -106,8 +106,8 @@ proptest! {
         let records = run(trouble).records;
         let text = serde_json::to_string(&records).expect("JSON");
         let named = |text: &str| {
-            let quoted = ALL.iter().zip(order).fold(text.to_owned(), |t, (name, n)| t.replace(name, &format!("node-{n}")));
-            quoted
+            let names = ALL.iter().zip(order);
+            names.fold(text.to_owned(), |t, (name, n)| t.replace(name, &format!("node-{n}")))
         };
         let renamed: Vec<Record> = serde_json::from_str(&named(&text)).expect("records");
         prop_assert_eq!(said(&renamed).to_string(), named(&said(&records).to_string()));
