@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::report::live::{PlainLines, node_lines};
+use crate::report::live::{Heights, PlainLines, node_lines};
+use crate::report::words;
 use crate::timeline::Record;
 
 /// Most lines that live nodes take on a terminal.
 const ROWS_MAX: usize = 16;
+/// Longest line above them, in characters: the whole one is in the timeline.
+const LINE_MAX: usize = 118;
 /// Time between two drawings, in microseconds of the run.
 const DRAW_EVERY_US: u64 = 100_000;
 
@@ -37,10 +40,11 @@ impl LiveDisplay {
 
     /// Takes one record in.
     pub(crate) fn apply(&mut self, record: &Record) {
-        for line in self.lines.apply(record) {
+        let heights = if self.terminal.is_some() { Heights::Elsewhere } else { Heights::NowAndThen };
+        for line in self.lines.apply(record, heights) {
             match &self.terminal {
                 // A terminal that went away must not end the run.
-                Some(terminal) => drop(terminal.bars.println(&line)),
+                Some(terminal) => drop(terminal.bars.println(words::cut(&line, LINE_MAX))),
                 None => eprintln!("{line}"),
             }
         }

@@ -128,6 +128,16 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Prints on stdout. A reader that has gone away, such as `head`, is no failure; any other trouble is told.
+pub(crate) fn say(text: impl std::fmt::Display) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => eprintln!("midflush: failed to print: {error}"),
+        _ => {}
+    }
+}
+
 /// Runs a command's future on a runtime that ends with it.
 pub(crate) fn block_on(command: impl Future<Output = Result<Code, CliError>>) -> Result<Code, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()

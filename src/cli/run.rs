@@ -15,7 +15,7 @@ use super::engines::{self, EngineArgs};
 use super::live::LiveDisplay;
 use super::runs::ResultsArg;
 use super::topology::{Planned, TopologyArgs};
-use super::{CliError, Code, judge, show};
+use super::{CliError, Code, judge, say, show};
 use crate::dashboard::{Dashboard, DashboardError, Options};
 use crate::engine::{Build, Capabilities, Engine};
 use crate::judge::Judgement;
@@ -131,7 +131,7 @@ fn verdict(args: &Args, folder: &RunFolder) -> Result<Judgement, CliError> {
     let judgement = report.judgement(&folder.path().display().to_string());
     folder.write(Document::Verdict, &judgement).map_err(CliError::tool)?;
     if args.json {
-        println!("{}", judge::to_json(&judgement)?);
+        say(format!("{}\n", judge::to_json(&judgement)?));
     } else {
         show::print_end(&report, &judgement);
     }

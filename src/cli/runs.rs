@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::report::words;
 use crate::results::{DEFAULT_RESULTS, Index, RunState, RunSummary};
 
-use super::{CliError, Code};
+use super::{CliError, Code, say};
 
 /// Where results lie.
 #[derive(Clone, Debug, clap::Args)]
@@ -30,11 +30,11 @@ pub(super) fn run(args: &Args) -> Result<Code, CliError> {
     let results = &args.results.results;
     let runs = Index::open(results).and_then(|mut index| index.runs()).map_err(CliError::tool)?;
     if args.json {
-        println!("{}", serde_json::json!({"version": 1, "results": results, "runs": runs}));
+        say(format!("{}\n", serde_json::json!({"version": 1, "results": results, "runs": runs})));
     } else if runs.is_empty() {
         eprintln!("no runs in `{}`", results.display());
     } else {
-        print!("{}", table(&runs));
+        say(table(&runs));
     }
     Ok(Code::Ok)
 }

@@ -11,7 +11,7 @@ use crate::results::{FindError, Index, RunState, RunSummary, TimelineFollower, s
 
 use super::live::LiveDisplay;
 use super::runs::ResultsArg;
-use super::{CliError, Code, judge};
+use super::{CliError, Code, judge, say};
 
 /// Records read at once.
 const BATCH: usize = 4096;
@@ -26,8 +26,11 @@ pub(super) struct Args {
     #[command(flatten)]
     results: ResultsArg,
     /// Print exactly one JSON object on stdout
-    #[arg(long)]
+    #[arg(long, conflicts_with = "markdown")]
     json: bool,
+    /// Print Markdown, for a pull request or the summary of a job
+    #[arg(long)]
+    markdown: bool,
     /// While the run goes on, show it live, and its end when it comes
     #[arg(long)]
     follow: bool,
@@ -49,11 +52,15 @@ pub(super) fn run(args: &Args) -> Result<Code, CliError> {
     }
     let judgement = report.judgement(&summary.folder.display().to_string());
     if args.json {
-        println!("{}", judge::to_json(&judgement)?);
+        say(format!("{}\n", judge::to_json(&judgement)?));
+        return Ok(judge::code(&judgement));
+    }
+    if args.markdown {
+        say(report.markdown(&judgement));
         return Ok(judge::code(&judgement));
     }
     if matches!(state, RunState::Running | RunState::ControllerGone) {
-        println!("{} is {}; as far as it has come:\n", summary.run, state.words());
+        say(format!("{} is {}; as far as it has come:\n\n", summary.run, state.words()));
     }
     print_end(&report, &judgement);
     Ok(judge::code(&judgement))
@@ -61,7 +68,7 @@ pub(super) fn run(args: &Args) -> Result<Code, CliError> {
 
 /// Prints the end of a run on stdout, with colours where people see it.
 pub(crate) fn print_end(report: &RunReport, judgement: &Judgement) {
-    print!("{}", report.terminal(judgement, &Style { colour: colour() }));
+    say(report.terminal(judgement, &Style { colour: colour() }));
 }
 
 /// Colours are for terminals, and for those who do not refuse them.

@@ -1,6 +1,6 @@
 //! What is shown while a run goes on: one line a node, and a line for everything that matters as it happens.
 
-use crate::timeline::{Event, ExitCause, FaultKind, NodeEvent, Record, Role};
+use crate::timeline::{Event, ExitCause, FaultId, FaultKind, NodeEvent, Record, Role};
 
 use super::state::{Doing, LiveState};
 use super::words;
@@ -67,24 +67,45 @@ impl PlainLines {
     }
 
     /// Takes one record in and gives the lines that it makes due, each with its time since the run began.
-    pub fn apply(&mut self, record: &Record) -> Vec<String> {
+    pub fn apply(&mut self, record: &Record, heights_go: Heights) -> Vec<String> {
         self.state.apply(record);
         let mut lines: Vec<String> = Vec::new();
-        if !self.is_expected_silence(record) {
+        if !self.is_told_otherwise(record) {
             lines.extend(event_line(record));
         }
-        if record.at_us >= self.heights_at_us + HEIGHTS_EVERY_US && matches!(record.event, Event::Status(_)) {
+        if heights_go == Heights::NowAndThen
+            && record.at_us >= self.heights_at_us + HEIGHTS_EVERY_US
+            && matches!(record.event, Event::Status(_))
+        {
             self.heights_at_us = record.at_us;
             lines.push(stamp(record.at_us, "", &heights(&self.state)));
         }
         lines
     }
 
-    /// A node without a process answers nothing.
-    fn is_expected_silence(&self, record: &Record) -> bool {
-        let node = record.node.as_deref().and_then(|name| self.state.nodes.get(name));
-        matches!(record.event, Event::RpcSilent { .. }) && node.is_some_and(|n| matches!(n.doing, Doing::Down(_)))
+    /// What other lines have said: a node without a process, or that has just begun, answers nothing; an aimed fault has
+    /// landed and its process has exited; a killed node is back when it starts.
+    fn is_told_otherwise(&self, record: &Record) -> bool {
+        let fault = |id: &FaultId| self.state.faults.iter().find(|f| f.setup.id == *id);
+        match &record.event {
+            Event::RpcSilent { .. } => {
+                let node = record.node.as_deref().and_then(|name| self.state.nodes.get(name));
+                node.is_some_and(|n| matches!(n.doing, Doing::Waiting | Doing::Starting | Doing::Down(_)))
+            }
+            Event::FaultApplied { fault: id, .. } => fault(id).is_some_and(|f| f.landed.is_some()),
+            Event::FaultReverted { fault: id, .. } => fault(id).is_some_and(|f| f.setup.kind != FaultKind::Pause),
+            _ => false,
+        }
     }
+}
+
+/// Where heights are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heights {
+    /// On a plain line every few seconds.
+    NowAndThen,
+    /// Somewhere else, on the live lines of a terminal.
+    Elsewhere,
 }
 
 fn heights(state: &LiveState) -> String {
@@ -170,7 +191,7 @@ mod tests {
     #[test]
     fn plain_lines_tell_the_story() {
         let mut lines = PlainLines::default();
-        let all: Vec<_> = sample::records().iter().flat_map(|r| lines.apply(r)).collect();
+        let all: Vec<_> = sample::records().iter().flat_map(|r| lines.apply(r, Heights::NowAndThen)).collect();
         insta::assert_snapshot!(all.join("\n"));
     }
 

@@ -5,9 +5,11 @@
 //! * [`syncs`]: syncs a block by node, mode and store, with the tier that they were counted in.
 //! * [`live`]: the lines while a run goes on.
 //! * [`terminal`]: what is printed at the end.
+//! * [`markdown`]: the same as Markdown.
 //! * [`words`]: places, times and exits in words.
 
 pub mod live;
+pub mod markdown;
 pub mod state;
 pub mod syncs;
 pub mod terminal;
@@ -45,5 +47,10 @@ impl RunReport {
     /// What is printed at the end of a run.
     pub fn terminal(&self, judgement: &Judgement, style: &terminal::Style) -> String {
         terminal::render(&self.state, &self.syncs.group_rows(), judgement, style)
+    }
+
+    /// The end of a run as Markdown.
+    pub fn markdown(&self, judgement: &Judgement) -> String {
+        markdown::render(&self.state, &self.syncs.group_rows(), judgement)
     }
 }

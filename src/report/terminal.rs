@@ -78,6 +78,10 @@ fn render_finding(out: &mut String, finding: &Finding, style: &Style) {
     wrap(out, "  what   ", &finding.detail);
     wrap(out, "  why    ", &finding.why);
     wrap(out, "  next   ", &finding.next);
+    if !finding.evidence.is_empty() {
+        let numbers: Vec<String> = finding.evidence.iter().map(u64::to_string).collect();
+        wrap(out, "  seen   ", &format!("records {} of the timeline", numbers.join(", ")));
+    }
     for consequence in &finding.consequences {
         let node = consequence.node.as_deref().map(|n| format!(" {n}")).unwrap_or_default();
         wrap(out, "  also   ", &format!("{}{node}: {}", consequence.verdict, consequence.detail));

@@ -96,9 +96,9 @@ pub fn duration(us: u64) -> String {
     let value = us as f64;
     match us {
         0..1_000 => format!("{us} us"),
-        1_000..10_000 => format!("{:.1} ms", value / 1e3),
-        10_000..1_000_000 => format!("{:.0} ms", value / 1e3),
-        1_000_000..60_000_000 => format!("{:.1} s", value / 1e6),
+        1_000..9_950 => format!("{:.1} ms", value / 1e3),
+        9_950..999_500 => format!("{:.0} ms", value / 1e3),
+        999_500..59_950_000 => format!("{:.1} s", value / 1e6),
         _ => format!("{:.0} s", value / 1e6),
     }
 }
@@ -134,8 +134,9 @@ mod tests {
 
     #[test]
     fn durations_have_three_digits_at_most() {
-        let words: Vec<_> = [7, 3_210, 510_000, 999_999, 1_900_000, 75_000_000].into_iter().map(duration).collect();
-        assert_eq!(words, ["7 us", "3.2 ms", "510 ms", "1000 ms", "1.9 s", "75 s"]);
+        let words: Vec<_> =
+            [7, 3_210, 9_960, 510_000, 999_999, 1_900_000, 75_000_000].into_iter().map(duration).collect();
+        assert_eq!(words, ["7 us", "3.2 ms", "10 ms", "510 ms", "1.0 s", "1.9 s", "75 s"]);
     }
 
     #[test]
