@@ -11,6 +11,7 @@ mod kills;
 mod leftovers;
 mod network;
 mod node_consensus;
+mod node_defects;
 mod node_net;
 mod node_sync;
 mod page;
