@@ -6,7 +6,7 @@ use super::topology::{Planned, TopologyArgs};
 use super::{CliError, Code};
 use crate::agent_client::protocol::Latency;
 use crate::plan::{BuildPlan, ChainPlan, FaultPlan, NodePlan, Plan, StartAt, span};
-use crate::timeline::{FaultKind, Mode, Role};
+use crate::timeline::{FaultKind, Mode, Role, Tier};
 
 /// Names that one line shows of a list.
 const NAMES_MAX: usize = 8;
@@ -126,6 +126,12 @@ fn node(node: &NodePlan) -> (String, String) {
     for (store, latency) in &node.sync_latency {
         let store = if store == "*" { "every store" } else { store };
         let _ = write!(words, ", a sync of {store} takes {}", self::latency(latency));
+    }
+    match node.watch {
+        None => {}
+        Some(Tier::None) => words.push_str(", not watched"),
+        Some(Tier::Observe) => words.push_str(", syncs watched"),
+        Some(Tier::Record) => words.push_str(", syncs and writes watched"),
     }
     let shown: Vec<&str> = node.peers.iter().take(NAMES_MAX).map(String::as_str).collect();
     let more = node.peers.len().saturating_sub(NAMES_MAX);

@@ -94,6 +94,7 @@ fn numbers_must_fit_each_other() {
         ("  a: { role: validator }\n  b: { role: validator, start: { height: 5 } }\n", "no-quorum 6:25"),
         ("  a: { role: validator, count: 2 }\n  a-1: { role: full }\n", "duplicate-node 6:3"),
         ("  a: { role: validator, storage: no-sync }\n", "unsafe-storage 5:34"),
+        ("  a: { role: validator, watch: none, disk: { sync: 4ms } }\n", "unwatched 5:32"),
         ("  a: { role: validator, power: 0 }\n", "out-of-bounds 5:32"),
         ("  a: { role: validator }\n  f: { role: full, power: 1 }\n", "power-of-full-node 6:20"),
     ];
