@@ -64,7 +64,7 @@ fn clean_leaves_nothing_of_controllers_killed_at_random_instants() {
         let cleaned = midflush(folder.path(), &["clean", "--engine", "process"]).output().expect("cleaned");
         let told = String::from_utf8_lossy(&cleaned.stdout);
         assert!(cleaned.status.success(), "kill {kill}: {told}");
-        assert_eq!(run_folders(folder.path()), [PathBuf::new(); 0], "kill {kill}: {told}");
+        assert_eq!(run_folders(folder.path()), Vec::<PathBuf>::new(), "kill {kill}: {told}");
         assert_eq!(processes(folder.path()), [""; 0], "kill {kill}: {told}");
     }
     timelines_read_back(&folder.path().join("results"));
@@ -92,7 +92,7 @@ fn timelines_read_back(results: &Path) {
 fn an_interrupted_run_removes_everything() {
     let folder = tempfile::tempdir().expect("a folder");
     interrupt(folder.path(), "process");
-    assert_eq!(run_folders(folder.path()), [PathBuf::new(); 0]);
+    assert_eq!(run_folders(folder.path()), Vec::<PathBuf>::new());
     assert_eq!(processes(folder.path()), [""; 0]);
 }
 
