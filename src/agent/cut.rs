@@ -22,8 +22,9 @@ use super::tracker::Place;
 
 /// How long syncs in flight may take to end. An injected latency may be seconds.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(60);
-/// How long the process may take to stand still.
-const STILL_MAX: Duration = Duration::from_secs(5);
+/// How long the process may take to stand still: a write to a file that is open with `O_SYNC` is a sync that the kernel
+/// makes, and on a busy disk it takes as long as one.
+const STILL_MAX: Duration = Duration::from_secs(30);
 /// Pause between two looks at the threads.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 /// How long everything stays held behind an aimed SIGTERM. Some nodes wait for the call, others exit within a second
