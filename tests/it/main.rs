@@ -4,6 +4,7 @@ mod agent;
 mod aimed;
 mod cases;
 mod cometbft;
+mod compose;
 mod engine_docker;
 mod engine_docker_fake;
 mod engine_process;
