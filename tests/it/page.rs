@@ -54,7 +54,7 @@ struct Browser {
 
 impl Browser {
     async fn start(driver: &Path, chromium: &Path) -> Self {
-        let profile = tempfile::tempdir().unwrap();
+        let profile = tempfile::tempdir().expect("a folder");
         let mut child = Command::new(driver)
             .arg("--port=0")
             .stdin(Stdio::null())
@@ -62,11 +62,11 @@ impl Browser {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            .expect("the driver starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let port = timeout(START_WITHIN, async {
             loop {
-                let line = lines.next_line().await.unwrap().expect("the driver says its port before it ends");
+                let line = lines.next_line().await.expect("text").expect("the driver says its port before it ends");
                 if let Some((_, rest)) = line.split_once("successfully on port ") {
                     break rest.trim_end_matches('.').parse::<u16>().expect("a port");
                 }
@@ -88,7 +88,7 @@ impl Browser {
         arguments.push(format!("--user-data-dir={}", profile.path().display()));
         let options = json!({"goog:chromeOptions": {"binary": chromium, "args": arguments}});
         let mut builder = ClientBuilder::new(HttpConnector::new());
-        builder.capabilities(options.as_object().unwrap().clone());
+        builder.capabilities(options.as_object().expect("an object").clone());
         let client = builder.connect(&format!("http://127.0.0.1:{port}")).await.expect("a browser");
         Self { client, _driver: child, _profile: profile }
     }
@@ -123,7 +123,7 @@ impl Seen {
 async fn first_run(results: &Path) -> String {
     let deadline = Instant::now() + START_WITHIN;
     loop {
-        let runs = Index::open(results).unwrap().runs().unwrap();
+        let runs = Index::open(results).and_then(|mut index| index.runs()).expect("a list");
         if let Some(run) = runs.first() {
             return run.run.clone();
         }
@@ -142,7 +142,7 @@ async fn the_page_follows_a_run_to_its_verdict() {
         eprintln!("NOT RUN: chromium and chromedriver are not on this machine");
         return;
     };
-    let results = tempfile::tempdir().unwrap();
+    let results = tempfile::tempdir().expect("a folder");
     let stop = CancellationToken::new();
     let options = Options { results: results.path().to_owned(), listen: "127.0.0.1:0".parse().unwrap(), token: None };
     let dashboard = Dashboard::bind(options, stop.clone()).await.unwrap();
