@@ -3,8 +3,6 @@
 //! It needs Debian's `chromium` and `chromium-driver`. A machine without them says so; with `MIDFLUSH_REQUIRE_BROWSER=1`
 //! the test fails there instead.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot set its stage fails with the place")]
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
