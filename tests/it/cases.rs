@@ -103,3 +103,35 @@ fn every_case_gives_the_expected_judgement() {
     assert!(files.len() >= 60, "only {} cases", files.len());
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), files.len(), wrong.join("\n"));
 }
+
+#[test]
+fn every_example_of_the_manual_is_read() {
+    let manual = fs::read_to_string(folder().join("../../docs/observations.md")).expect("the manual");
+    let examples: Vec<&str> = manual.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(examples.len() >= 10, "only {} examples", examples.len());
+    for example in examples {
+        let version = if example.starts_with("observation:") { "" } else { "observation: 1\n" };
+        if let Err(error) = judge_observation(&format!("{version}{example}")) {
+            panic!("{error}\n{example}");
+        }
+    }
+}
+
+#[test]
+fn an_error_names_the_place() {
+    for (text, place, message) in [
+        ("observation: 1\npwoer: {v0: 1}\n", "line 2, column 1", "unknown field `pwoer`"),
+        ("observation: 1\npower: {v0: -1}\n", "line 2", "expected a whole number"),
+        ("{\"observation\": 1,\n \"rest\": [[1]]}", "line 2", "expected `[seconds, height]`"),
+        ("observation: 1\nnodes:\n\tv0: {}\n", "line 3", "cannot start any token"),
+        ("observation: 2\n", "observation", "format version 2"),
+        ("power: {v0: 1}\n", "", "missing field `observation`"),
+        ("observation: 1\napp_hashes: {nodes: {v0: {7: \"XYZ\"}}}\n", "app_hashes.nodes.v0.7", "no hash in Hex"),
+        ("observation: 1\nsame_hash: [{source: a, value: \"AB\"}]\n", "same_hash[0]", "say its `encoding`"),
+        ("observation: 1\nrpc: [{node: a, endpoint: stats, body: {}}]\n", "rpc[0].endpoint", "no known endpoint"),
+        ("", "", ""),
+    ] {
+        let error = judge_observation(text).expect_err(text);
+        assert!(error.place.contains(place) && error.message.contains(message), "{text}\n{error}");
+    }
+}
