@@ -1,7 +1,5 @@
 //! From topology and seed to the plan.
 
-use std::collections::BTreeMap;
-
 use indexmap::IndexMap;
 use jiff::{SignedDuration, Timestamp};
 use rand::{Rng, RngExt};
@@ -107,19 +105,10 @@ fn nodes(topology: &Topology, seed: u64) -> Result<Vec<NodePlan>, Problem> {
             peers: peers.into_iter().map(|at| names[at].clone()).collect(),
             sync_latency: group.sync_latency.iter().map(latency).collect::<IndexMap<_, _>>(),
             watch: group.watch,
-            options: options(group),
+            options: group.options.clone(),
         }
     };
     Ok(topology.nodes().zip(peers).map(plan).collect())
-}
-
-/// The group's options, with the consent that the topology has asked for already.
-fn options(group: &Group) -> BTreeMap<String, serde_json::Value> {
-    let mut options = group.options.clone();
-    if group.storage.as_deref() == Some("no-sync") {
-        options.insert("unsafe".to_owned(), true.into());
-    }
-    options
 }
 
 fn latency((store, latency): (&String, &topology::Latency)) -> (String, Latency) {

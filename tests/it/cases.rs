@@ -106,7 +106,7 @@ fn every_case_gives_the_expected_judgement() {
 
 #[test]
 fn every_example_of_the_manual_is_read() {
-    let manual = fs::read_to_string(folder().join("../../docs/observations.md")).expect("the manual");
+    let manual = fs::read_to_string(folder().join("../../tests/cases/README.md")).expect("the manual");
     let examples: Vec<&str> = manual.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(examples.len() >= 10, "only {} examples", examples.len());
     for example in examples {
