@@ -106,7 +106,7 @@ fn in_memory(nodes: u64) {
         for record in records {
             judge.push(record);
         }
-        took += (cpu() - from);
+        took += cpu() - from;
     };
     let before = memory_mib("VmRSS:");
     feed(&mut judge, &head(nodes));
@@ -117,7 +117,7 @@ fn in_memory(nodes: u64) {
     feed(&mut judge, &tail(seq));
     let from = cpu();
     let judgement = judge.judgement();
-    let concluded = (cpu() - from);
+    let concluded = cpu() - from;
     assert_eq!(judgement.verdict, Verdict::Converged, "{:?}", judgement.findings);
     assert_eq!(judgement.heights_compared, HEIGHTS);
     println!(
