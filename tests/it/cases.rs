@@ -82,6 +82,8 @@ fn says(wanted: &Value, key: &str, text: &Value) -> bool {
 #[test]
 fn every_case_gives_the_expected_judgement() {
     let mut files: Vec<PathBuf> = fs::read_dir(folder()).expect("cases").map(|e| e.expect("an entry").path()).collect();
+    // The folder also holds the description of the format.
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
     let mut wrong = Vec::new();
     for path in &files {
@@ -106,7 +108,7 @@ fn every_case_gives_the_expected_judgement() {
 
 #[test]
 fn every_example_of_the_manual_is_read() {
-    let manual = fs::read_to_string(folder().join("../../tests/cases/README.md")).expect("the manual");
+    let manual = fs::read_to_string(folder().join("README.md")).expect("the manual");
     let examples: Vec<&str> = manual.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(examples.len() >= 10, "only {} examples", examples.len());
     for example in examples {
