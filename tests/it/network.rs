@@ -118,9 +118,10 @@ pub(crate) fn start(files: &NodeFiles, place: &NodeBinding) -> Node {
 }
 
 impl Node {
-    /// The body of an answer; `None` when the node does not answer.
+    /// The body of an answer; `None` when the node does not answer. On a busy machine an answer may take long: only the
+    /// deadline of everything else ends the wait, a node that does not listen yet refuses at once.
     pub(crate) async fn get(&self, path: &str) -> Option<Vec<u8>> {
-        let request = reqwest::Client::new().get(format!("{}{path}", self.rpc)).timeout(Duration::from_secs(5));
+        let request = reqwest::Client::new().get(format!("{}{path}", self.rpc)).timeout(DEADLINE);
         request.send().await.ok()?.bytes().await.ok().map(|bytes| bytes.to_vec())
     }
 
@@ -128,6 +129,24 @@ impl Node {
     pub(crate) async fn height(&self, chain: &dyn Chain) -> Option<u64> {
         let body = self.get(&chain.rpc().status_request()).await?;
         chain.rpc().status(&body).ok().map(|status| status.height)
+    }
+
+    /// Waits until it answers with this height or a later one.
+    pub(crate) async fn at(&self, chain: &dyn Chain, wanted: u64) -> u64 {
+        until(&format!("height {wanted}"), async || self.height(chain).await.filter(|height| *height >= wanted)).await
+    }
+
+    /// Block ids and app hashes from height 1 to `last`, in as many answers as that takes.
+    pub(crate) async fn hashes(&self, chain: &dyn Chain, last: u64) -> Vec<(String, String)> {
+        let mut blocks = Vec::new();
+        while (blocks.len() as u64) < last {
+            let first = blocks.len() as u64 + 1;
+            let body = self.get(&chain.rpc().hashes_request(first, last)).await.expect("an answer");
+            let answer = chain.rpc().hashes(&body).expect("hashes");
+            assert_eq!(answer.first, first);
+            blocks.extend(answer.blocks);
+        }
+        blocks
     }
 
     /// Its output so far.
