@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use midflush::agent::Supervisor;
-use midflush::agent_client::protocol::{Latency, StartRequest};
-use midflush::timeline::{Layout, NodeEvent, Store, Tier};
+use midflush::agent_client::protocol::StartRequest;
+use midflush::timeline::{Latency, Layout, NodeEvent, Store, Tier};
 
 const NODE: &str = "MIDFLUSH_BENCH_NODE";
 const WRITES: u32 = 20;

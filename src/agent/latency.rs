@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
-use crate::agent_client::protocol::Latency;
+use crate::timeline::Latency;
 
 /// Entry that holds for every store without one of its own.
 const EVERY: &str = "*";

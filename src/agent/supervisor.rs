@@ -1,6 +1,7 @@
 //! The node over all its starts.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,9 +38,15 @@ struct State {
 }
 
 impl Supervisor {
-    /// For a node whose files lie in `home`, which is made if it is not there.
+    /// For a node whose files lie in `home`. The folder must be there: an agent that gets going after its run was removed,
+    /// since its controller died between its fork and its start, must not bring the run's folder back.
     pub fn new(home: &Path) -> Result<Self, AgentError> {
-        fs::create_dir_all(home.join(OWN_FOLDER)).map_err(AgentError::io("make the node's home"))?;
+        match fs::create_dir(home.join(OWN_FOLDER)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(AgentError::io("make a folder in the node's home")(error));
+            }
+            _ => {}
+        }
         let home = fs::canonicalize(home).map_err(AgentError::io("find the node's home"))?;
         // Children that a node leaves behind come to this process, which reaps them.
         if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::timeline::{Address, FaultId, Layout, NodeEvent, Tier};
+use crate::timeline::{Address, FaultId, Latency, Layout, NodeEvent, Tier};
 
 /// Marks an answer as the node's own. Without it, the agent could not reach the node's RPC.
 pub const RELAYED: &str = "x-midflush-relayed";
@@ -107,25 +107,6 @@ pub struct Started {
     pub start: u32,
     /// Process id as the agent sees it.
     pub pid: u32,
-}
-
-/// How long a sync of a store takes in all; what the disk itself needs is part of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Latency {
-    /// Always the same, in microseconds.
-    Fixed(u64),
-    /// Exponential with this mean in microseconds, cut at 20 times the mean.
-    Exponential(u64),
-    /// Lognormal by two of its quantiles.
-    Lognormal {
-        /// Median in microseconds.
-        p50_us: u64,
-        /// 99th percentile in microseconds.
-        p99_us: u64,
-    },
-    /// One of these measured values, in microseconds, each as likely.
-    Empirical(Vec<u64>),
 }
 
 /// A fault to deliver at an address.

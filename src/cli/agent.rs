@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
 
-    /// The node's home; made if it is not there
+    /// The node's home, an existing folder
     #[arg(long, value_name = "DIR")]
     home: PathBuf,
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::topology::{Planned, TopologyArgs};
 use super::{CliError, Code};
-use crate::agent_client::protocol::Latency;
 use crate::plan::{BuildPlan, ChainPlan, FaultPlan, NodePlan, Plan, StartAt, span};
+use crate::timeline::Latency;
 use crate::timeline::{FaultKind, Mode, Role, Tier};
 
 /// Names that one line shows of a list.

@@ -1,6 +1,5 @@
 //! From topology and seed to the plan.
 
-use indexmap::IndexMap;
 use jiff::{SignedDuration, Timestamp};
 use rand::{Rng, RngExt};
 
@@ -8,7 +7,6 @@ use super::draw::{Purpose, delay_ms, stream};
 use super::{
     BuildPlan, ChainPlan, CometbftPlan, LoadPlan, NodePlan, Plan, ReferencePlan, StartAt, faults::faults, graph,
 };
-use crate::agent_client::protocol::Latency;
 use crate::topology::{self, Chain, Group, Problem, Start, Topology};
 
 /// Earliest genesis: 2025-01-01T00:00:00Z. Long past, so that no chain begins in the future of its nodes.
@@ -103,20 +101,10 @@ fn nodes(topology: &Topology, seed: u64) -> Result<Vec<NodePlan>, Problem> {
             holds_built: topology.built_blocks > 0 && start == StartAt::Run,
             storage: group.storage.clone(),
             peers: peers.into_iter().map(|at| names[at].clone()).collect(),
-            sync_latency: group.sync_latency.iter().map(latency).collect::<IndexMap<_, _>>(),
+            sync_latency: group.sync_latency.clone(),
             watch: group.watch,
             options: group.options.clone(),
         }
     };
     Ok(topology.nodes().zip(peers).map(plan).collect())
-}
-
-fn latency((store, latency): (&String, &topology::Latency)) -> (String, Latency) {
-    let latency = match latency {
-        topology::Latency::Fixed(us) => Latency::Fixed(*us),
-        topology::Latency::Exponential(mean) => Latency::Exponential(*mean),
-        topology::Latency::Lognormal { p50_us, p99_us } => Latency::Lognormal { p50_us: *p50_us, p99_us: *p99_us },
-        topology::Latency::Empirical(values) => Latency::Empirical(values.clone()),
-    };
-    (store.clone(), latency)
 }

@@ -18,8 +18,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::agent_client::protocol::Latency;
-use crate::timeline::{Expect, FaultSetup, Role, Tier};
+use crate::timeline::{Expect, FaultSetup, Latency, Role, Tier};
 
 /// Everything that a run does, apart from what only the machine knows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

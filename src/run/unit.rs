@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 use super::dispatcher::{Told, Witness};
 use super::experiment::Ends;
-use crate::agent_client::protocol::{AgentRecord, Arm, Latency, Signal, SignalRequest, StartRequest};
+use crate::agent_client::protocol::{AgentRecord, Arm, Signal, SignalRequest, StartRequest};
 use crate::agent_client::{Client, ClientError};
 use crate::chain::{Chain, NodeFiles};
 use crate::plan::{NodePlan, Plan};
 use crate::results::RunFolder;
-use crate::timeline::{Event, Exit, ExitCause, FaultId, Heights, Layout, NodeEvent, Tier};
+use crate::timeline::{Event, Exit, ExitCause, FaultId, Heights, Latency, Layout, NodeEvent, Tier};
 
 /// Orders that may wait for one unit.
 pub(super) const ORDERS: usize = 64;

@@ -4,6 +4,7 @@
 
 mod address;
 mod event;
+mod latency;
 mod layout;
 pub mod line;
 mod read;
@@ -14,5 +15,6 @@ pub use event::{
     Event, Exit, ExitCause, Expect, FaultId, FaultKind, FaultSetup, Hashes, NodeEvent, NodeSetup, Record, Role,
     RunStarted, Setup, Status, SyncLatency, Tally, Tier, VERSION,
 };
+pub use latency::Latency;
 pub use layout::{Commit, HeightKind, HeightMark, Layout, LogMark, LogMeaning, Store};
 pub use read::{ReadError, Reader, Torn, read_all};

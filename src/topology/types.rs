@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use super::units::Delay;
-use crate::timeline::{Address, Expect, FaultKind, Role, Tier};
+use crate::timeline::{Address, Expect, FaultKind, Latency, Role, Tier};
 
 /// A whole topology.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,24 +106,6 @@ pub enum Peers {
     Count(usize),
     /// These nodes.
     Named(Vec<String>),
-}
-
-/// How long a sync of a store takes in all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Latency {
-    /// Always the same, in microseconds.
-    Fixed(u64),
-    /// Exponential with this mean in microseconds.
-    Exponential(u64),
-    /// Lognormal by two of its quantiles.
-    Lognormal {
-        /// Median in microseconds.
-        p50_us: u64,
-        /// 99th percentile in microseconds.
-        p99_us: u64,
-    },
-    /// One of these, in microseconds, each as likely.
-    Empirical(Vec<u64>),
 }
 
 /// Transactions.

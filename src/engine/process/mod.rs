@@ -105,6 +105,8 @@ impl ProcessEngine {
 }
 
 const NAME: &str = "process";
+/// Looks at what there is of a run until nothing more is found.
+const LOOKS: usize = 4;
 
 #[async_trait::async_trait]
 impl Engine for ProcessEngine {
@@ -208,7 +210,7 @@ fn prepare_one(own: &Path, build: &Build) -> Result<Prepared, EngineError> {
     Ok(Prepared { program: vec![shown(&path)], digest, env: BTreeMap::new() })
 }
 
-/// Ends a run's processes, then removes its folders; tells what went and what did not.
+/// Ends a run's processes and removes its folders, until a look finds nothing more; tells what went and what did not.
 fn remove_run(base: &Base, runs: &Mutex<BTreeMap<String, LiveRun>>, run: &str) -> (Vec<Found>, Vec<String>) {
     let mut live = lock(runs).remove(run);
     let mut reap = || {
@@ -216,32 +218,44 @@ fn remove_run(base: &Base, runs: &Mutex<BTreeMap<String, LiveRun>>, run: &str) -
             child.try_wait().ok();
         }
     };
-    let of_run =
-        |processes: Vec<table::Process>| -> Vec<_> { processes.into_iter().filter(|p| p.run == run).collect() };
     let mut removed = Vec::new();
     let mut left = Vec::new();
-    // A second look finds nodes that lost their agent in the first.
-    for _ in 0..2 {
-        let processes = of_run(table::list(base));
-        let stubborn = table::end(&processes, table::GRACE, &mut reap);
-        for process in processes {
-            let id = process.pid.to_string();
-            if stubborn.contains(&process) {
-                left.push(format!("process {id} does not end"));
-            } else {
-                let (kind, run) = ("process".to_owned(), Some(process.run));
-                removed.push(Found { kind, id, run, owner: process.owner, foreign: Vec::new() });
-            }
+    // A second look finds nodes that lost their agent in the first, and agents that a killed controller had forked and
+    // that had not come to life by then.
+    for _ in 0..LOOKS {
+        let found = remove_found(base, run, &mut reap);
+        left = found.1;
+        let nothing_more = found.0.is_empty();
+        removed.extend(found.0);
+        if nothing_more {
+            break;
         }
     }
-    left.dedup();
-    for (path, name, owner) in base.list().into_iter().filter(|(_, name, _)| name == run) {
-        let id = shown(&path);
+    (removed, left)
+}
+
+/// One look: what went, and what did not.
+fn remove_found(base: &Base, run: &str, reap: &mut impl FnMut()) -> (Vec<Found>, Vec<String>) {
+    let processes: Vec<_> = table::list(base).into_iter().filter(|process| process.run == run).collect();
+    let stubborn = table::end(&processes, table::GRACE, reap);
+    let gone = |kind: &str, id, owner| {
+        let (kind, run) = (kind.to_owned(), Some(run.to_owned()));
+        Found { kind, id, run, owner, foreign: Vec::new() }
+    };
+    let mut removed = Vec::new();
+    let mut left = Vec::new();
+    for process in processes {
+        let id = process.pid.to_string();
+        if stubborn.contains(&process) {
+            left.push(format!("process {id} does not end"));
+        } else {
+            removed.push(gone("process", id, process.owner));
+        }
+    }
+    for (path, _, owner) in base.list().into_iter().filter(|(_, name, _)| name == run) {
         match launch::remove_folder(&path) {
-            Ok(()) => {
-                removed.push(Found { kind: "folder".to_owned(), id, run: Some(name), owner, foreign: Vec::new() });
-            }
-            Err(e) => left.push(format!("folder {id}: {e}")),
+            Ok(()) => removed.push(gone("folder", shown(&path), owner)),
+            Err(e) => left.push(format!("folder {}: {e}", shown(&path))),
         }
     }
     (removed, left)

@@ -3,12 +3,12 @@
 use indexmap::IndexMap;
 
 use super::chain::{HEIGHT_MAX, options};
-use crate::timeline::{Role, Tier};
+use crate::timeline::{Latency, Role, Tier};
 use crate::topology::diagnostic::Problem;
 use crate::topology::families::STORAGE;
 use crate::topology::reader::{At, Fields, Reader};
 use crate::topology::tree::Tree;
-use crate::topology::types::{Chain, Group, Latency, Peers, Start};
+use crate::topology::types::{Chain, Group, Peers, Start};
 use crate::topology::units;
 
 /// Most nodes of one group.

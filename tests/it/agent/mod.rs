@@ -12,10 +12,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use midflush::agent::Supervisor;
-use midflush::agent_client::protocol::{AgentRecord, Arm, ArmAction, Latency, Signal, StartRequest};
+use midflush::agent_client::protocol::{AgentRecord, Arm, ArmAction, Signal, StartRequest};
 use midflush::timeline::{
-    Commit, Exit, ExitCause, FaultId, HeightMark, HeightSource, Heights, Landed, Layout, LogMark, LogMeaning, Mode,
-    NodeEvent, Store, Tier,
+    Commit, Exit, ExitCause, FaultId, HeightMark, HeightSource, Heights, Landed, Latency, Layout, LogMark, LogMeaning,
+    Mode, NodeEvent, Store, Tier,
 };
 
 use program::{BIG, PROGRAM};
