@@ -54,6 +54,9 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     check_engine(&planned, &chosen.engine.capabilities())?;
     planned.find_program()?;
     eprintln!("{}", chosen.why);
+    for note in &planned.loaded.notes {
+        eprintln!("note: {note}");
+    }
     let stop = CancellationToken::new();
     // Aborted with the set, at the latest when this function returns.
     let mut beside = JoinSet::new();
@@ -184,9 +187,10 @@ fn facts(args: &Args, planned: &Planned) -> Result<Facts, CliError> {
     })
 }
 
-/// The command that runs it again: the same file, seed, settings and engine.
+/// The command that runs it again: the same program as it was called, file, seed, settings and engine.
 fn again(args: &Args, seed: u64) -> String {
-    let mut words = vec!["midflush".to_owned(), "run".to_owned(), quoted(&args.topology.file.display().to_string())];
+    let called = std::env::args().next().unwrap_or_else(|| "midflush".to_owned());
+    let mut words = vec![quoted(&called), "run".to_owned(), quoted(&args.topology.file.display().to_string())];
     words.push(format!("--seed {seed}"));
     words.extend(args.topology.set.iter().map(|set| format!("--set {}", quoted(set))));
     if let Some(engine) = args.engine.engine.to_possible_value().filter(|_| args.engine.engine != engines::Choice::Auto)

@@ -124,7 +124,7 @@ fn node_rows(model: &Model, findings: &[Finding]) -> Vec<NodeRow> {
         height: node.samples.last().map(|s| s.height),
         app_hash: node.app_hash.as_ref().map(|(_, hash)| hash.clone()),
         starts: node.lives.keys().next_back().copied().unwrap_or(0),
-        heights: node.last_heights(),
+        heights: node.heights_at_the_end(),
     };
     model.nodes.iter().map(row).collect()
 }

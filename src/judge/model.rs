@@ -273,6 +273,19 @@ impl Node {
         let known: Heights = known.unwrap_or_default();
         Heights { app: known.app.or(self.app_height), ..known }
     }
+
+    /// The three heights when the run ended, as far as they are known: a node that was seen above what its last handshake
+    /// line said has moved on, and only its block store is known, whose height is what its status tells.
+    pub(crate) fn heights_at_the_end(&self) -> Heights {
+        let known = self.last_heights();
+        let read = self.last_life().is_some_and(|(_, life)| life.stored.is_some());
+        match self.samples.last().map(|sample| sample.height) {
+            Some(seen) if !read && known.store.is_none_or(|store| store < seen) => {
+                Heights { app: self.app_height, state: None, store: Some(seen) }
+            }
+            _ => known,
+        }
+    }
 }
 
 impl Model {

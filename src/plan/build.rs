@@ -7,7 +7,7 @@ use super::draw::{Purpose, delay_ms, stream};
 use super::{
     BuildPlan, ChainPlan, CometbftPlan, LoadPlan, NodePlan, Plan, ReferencePlan, StartAt, faults::faults, graph,
 };
-use crate::topology::{self, Chain, Group, Problem, Start, Topology};
+use crate::topology::{Chain, Group, Problem, Start, Topology};
 
 /// Earliest genesis: 2025-01-01T00:00:00Z. Long past, so that no chain begins in the future of its nodes.
 const GENESIS_FIRST: i64 = 1_735_689_600;

@@ -1,6 +1,6 @@
 //! What is shown while a run goes on: one line a node, and a line for everything that matters as it happens.
 
-use crate::timeline::{Event, ExitCause, FaultId, FaultKind, NodeEvent, Record, Role};
+use crate::timeline::{Event, ExitCause, FaultId, FaultKind, Mode, NodeEvent, Record, Role};
 
 use super::state::{Doing, LiveState};
 use super::words;
@@ -90,7 +90,11 @@ impl PlainLines {
         match &record.event {
             Event::RpcSilent { .. } => {
                 let node = record.node.as_deref().and_then(|name| self.state.nodes.get(name));
-                node.is_some_and(|n| matches!(n.doing, Doing::Waiting | Doing::Starting | Doing::Down(_)))
+                node.is_some_and(|n| {
+                    // Nodes of the CometBFT family open their RPC after the replay.
+                    let silent = Doing::Working(Mode::Replay);
+                    n.doing == silent || matches!(n.doing, Doing::Waiting | Doing::Starting | Doing::Down(_))
+                })
             }
             Event::FaultApplied { fault: id, .. } => fault(id).is_some_and(|f| f.landed.is_some()),
             Event::FaultReverted { fault: id, .. } => fault(id).is_some_and(|f| f.setup.kind != FaultKind::Pause),

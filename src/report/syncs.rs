@@ -135,6 +135,11 @@ impl Syncs {
     fn table(&self, sums: &BTreeMap<Key, Sum>, name: impl Fn(usize) -> Option<String>) -> Vec<SyncRow> {
         let row = |(key, sum): (&Key, &Sum)| {
             let (_, storage) = self.nodes.get_index(key.0)?;
+            // A replay of some blocks that left a store alone says nothing about it.
+            let synced = |medians: &BTreeMap<u64, u64>| medians.keys().any(|syncs| *syncs > 0);
+            if key.1 == Mode::Replay && !synced(&sum.per_block) && !synced(&sum.per_flush) {
+                return None;
+            }
             Some(SyncRow {
                 node: name(key.0)?,
                 storage: storage.clone(),

@@ -26,6 +26,9 @@ const TICK: Duration = Duration::from_millis(20);
 /// Reports that may wait for the dispatcher before tasks that report are slowed down.
 const QUEUE: usize = 4096;
 
+/// Addresses that are listed for a fault that did not land.
+const LISTED_MAX: usize = 8;
+
 /// Sees every record right after it is on disk: the live view.
 pub type Observer = Box<dyn FnMut(&Record) + Send>;
 
@@ -285,6 +288,16 @@ impl Dispatcher {
     }
 }
 
+/// The first of the addresses that were seen; the record before has them all.
+fn listed(seen: &[String]) -> String {
+    let more = seen.len().saturating_sub(LISTED_MAX);
+    match (seen.is_empty(), more) {
+        (true, _) => "no flush".to_owned(),
+        (false, 0) => seen.join("; "),
+        (false, more) => format!("{}; and {more} more", seen[..LISTED_MAX].join("; ")),
+    }
+}
+
 /// What an event means to the fault schedule.
 fn inputs(node: Option<&str>, event: &Event) -> Vec<Input> {
     let Some(node) = node.map(str::to_owned) else { return Vec::new() };
@@ -292,9 +305,8 @@ fn inputs(node: Option<&str>, event: &Event) -> Vec<Input> {
         Event::Node(NodeEvent::Started { .. }) => vec![Input::Running { node }],
         Event::Node(NodeEvent::Landed { fault, .. }) => vec![Input::Landed { fault: fault.clone() }],
         Event::Node(NodeEvent::NotLanded { fault, seen, nearest }) => {
-            let nearest = nearest.as_ref().map_or_else(String::new, |n| format!("; the nearest address is {n}"));
-            let seen = if seen.is_empty() { "no flush".to_owned() } else { seen.join("; ") };
-            vec![Input::NotLanded { fault: fault.clone(), seen: format!("seen: {seen}{nearest}") }]
+            let nearest = nearest.as_ref().map_or_else(String::new, |n| format!("the nearest address is {n}; "));
+            vec![Input::NotLanded { fault: fault.clone(), seen: format!("{nearest}seen: {}", listed(seen)) }]
         }
         Event::Node(NodeEvent::Exited { .. }) => vec![Input::Exited { node }],
         Event::Status(status) => vec![Input::Height(status.height)],
