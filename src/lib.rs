@@ -11,6 +11,7 @@
 
 pub mod agent;
 pub mod agent_client;
+pub mod bench;
 pub mod chain;
 pub mod cli;
 pub mod dashboard;

@@ -20,10 +20,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("report", &["judge", "timeline"]),
     ("results", &["judge", "timeline"]),
     ("run", &["judge", "results", "chain", "engine", "agent_client", "fault", "plan", "timeline"]),
+    ("bench", &["run", "results", "chain", "engine", "agent_client", "plan", "topology", "timeline"]),
     ("dashboard", &["report", "results", "judge", "timeline"]),
     (
         "cli",
         &[
+            "bench",
             "dashboard",
             "run",
             "report",

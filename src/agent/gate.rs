@@ -16,6 +16,7 @@ use super::latency::Draws;
 use super::output::Output;
 use super::stores::StoreIndex;
 use super::tracker::{Place, Tracker};
+use super::usage::SyncTimes;
 
 /// Paths remembered as opened with `O_SYNC`. More than any node opens; beyond it, they are asked about each time.
 const SYNCED_MAX: usize = 4096;
@@ -26,6 +27,8 @@ pub(crate) struct Gate {
     pub(crate) output: Output,
     pub(crate) draws: Draws,
     pub(crate) journal: Arc<Journal>,
+    /// How long syncs took since the start.
+    pub(crate) sync_times: SyncTimes,
     /// Faults that have not landed.
     pub(crate) arms: Vec<Arm>,
     /// Syncs that the agent is making.
@@ -47,6 +50,7 @@ impl Gate {
             output,
             draws,
             journal,
+            sync_times: SyncTimes::default(),
             arms,
             in_flight: 0,
             cutting: false,

@@ -268,6 +268,7 @@ impl Interceptor {
         let mut gate = self.lock();
         gate.in_flight -= 1;
         gate.tracker.end(&place, Some(took_us));
+        gate.sync_times.record(store, took_us);
         gate.publish();
         if gate.cutting {
             self.changed.notify_all();

@@ -16,6 +16,7 @@ mod lines;
 mod observation;
 mod output;
 mod pool;
+mod probe;
 mod process;
 mod procfs;
 mod relay;
@@ -26,6 +27,7 @@ mod supervisor;
 mod tally;
 mod tap;
 mod tracker;
+mod usage;
 
 pub use error::AgentError;
 pub use observation::{Observation, SeenCommit, SeenStore, observe};

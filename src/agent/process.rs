@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal as Number, WaitId, WaitIdOptions, kill_process_group, pidfd_send_signal, waitid};
 
-use crate::agent_client::protocol::{Arm, Signal, StartRequest};
+use crate::agent_client::protocol::{Arm, Signal, StartRequest, Usage};
 use crate::sys::filter::Depth;
 use crate::timeline::{Exit, ExitCause, FaultId, NodeEvent, Tier};
 
@@ -187,6 +187,17 @@ impl Process {
             gate.journal.append(NodeEvent::Signalled { start: self.start, signal: number.as_raw() });
         }
         sent.is_ok()
+    }
+
+    /// What the node has used so far.
+    pub(crate) fn usage(&self) -> Usage {
+        let gate = self.lock();
+        Usage {
+            start: self.start,
+            clock_us: super::journal::clock_us(),
+            cpu_us: super::usage::cpu_us(self.pid).unwrap_or_default(),
+            syncs: gate.sync_times.by_store(|store| gate.tracker.name(store).to_owned()),
+        }
     }
 
     /// The heights that this start can have left on disk.

@@ -22,7 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::bridge::{BodyReader, BodyWriter};
 use super::{AgentError, Supervisor, files, relay};
-use crate::agent_client::protocol::{Arm, CloneRequest, Disarm, Refusal, RestoreRequest, SignalRequest, StartRequest};
+use crate::agent_client::protocol::{
+    Arm, CloneRequest, Disarm, PinRequest, Refusal, RestoreRequest, SignalRequest, StartRequest,
+};
 
 /// Largest JSON body: a start request with a measured latency distribution.
 const JSON_MAX: usize = 16 << 20;
@@ -60,6 +62,10 @@ pub async fn serve(
         .route("/v1/arm", post(arm).delete(disarm))
         .route("/v1/events", get(events))
         .route("/v1/log", get(log))
+        .route("/v1/usage", get(usage))
+        .route("/v1/pin", post(pin))
+        .route("/v1/probe", post(probe))
+        .route("/v1/scrape", get(scrape))
         .route("/v1/rpc", any(rpc))
         .route("/v1/rpc/{*path}", any(rpc))
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no such request") })
@@ -241,6 +247,34 @@ async fn log(State(context): State<Context>, Query(query): Query<LogQuery>) -> R
             Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
         }
         Err(_) => Err(AgentError::Missing(format!("there was no start {}", query.start))),
+    }
+}
+
+async fn usage(State(context): State<Context>) -> Result<Response, AgentError> {
+    let used = blocking(move || context.supervisor.usage()).await?;
+    Ok(axum::Json(used).into_response())
+}
+
+async fn pin(request: Request) -> Result<StatusCode, AgentError> {
+    let request: PinRequest = body(request).await?;
+    blocking(move || super::usage::pin(&request.cpus)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn probe(State(context): State<Context>) -> Result<Response, AgentError> {
+    let probed = blocking(move || context.supervisor.probe()).await?;
+    Ok(axum::Json(probed).into_response())
+}
+
+#[derive(Deserialize)]
+struct ScrapeQuery {
+    at: String,
+}
+
+async fn scrape(Query(query): Query<ScrapeQuery>) -> Response {
+    match relay::relay(&query.at, axum::http::Method::GET, "/metrics", None, Bytes::new()).await {
+        Ok(answer) => answer,
+        Err(why) => refuse(StatusCode::BAD_GATEWAY, why),
     }
 }
 

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::agent_client::protocol::{AgentRecord, Arm, Hello, Interception, Signal, StartRequest, Started};
+use crate::agent_client::protocol::{
+    AgentRecord, Arm, Hello, Interception, Probe, Signal, StartRequest, Started, Usage,
+};
 use crate::sys::launch;
 use crate::timeline::{FaultId, Layout};
 
@@ -181,6 +183,17 @@ impl Supervisor {
         state.process = None;
         state.expected = None;
         Ok(())
+    }
+
+    /// What the running node has used.
+    pub fn usage(&self) -> Result<Usage, AgentError> {
+        Ok(self.running()?.usage())
+    }
+
+    /// Makes real syncs below home; refused while the node runs, whose figures they would spoil.
+    pub fn probe(&self) -> Result<Probe, AgentError> {
+        self.files_change()?;
+        super::probe::probe(&self.home)
     }
 
     /// Kills the node if it runs and waits for its end.

@@ -20,9 +20,9 @@ use super::protocol::{
 use crate::timeline::FaultId;
 
 /// Deadline of a request that only touches the agent's memory.
-const QUICK: Duration = Duration::from_secs(10);
+pub(super) const QUICK: Duration = Duration::from_secs(10);
 /// Deadline of a request that moves files.
-const FILES: Duration = Duration::from_secs(120);
+pub(super) const FILES: Duration = Duration::from_secs(120);
 /// Deadline of a relayed RPC request; the agent itself gives up earlier.
 const RPC: Duration = Duration::from_secs(15);
 /// Largest answer held in memory: an exported data folder of a small testnet's node.
@@ -144,7 +144,7 @@ impl Client {
         late(what, RPC, timeout(RPC, exchange).await)
     }
 
-    async fn ask<T: DeserializeOwned>(
+    pub(super) async fn ask<T: DeserializeOwned>(
         &self,
         what: &'static str,
         method: Method,
@@ -157,7 +157,7 @@ impl Client {
             .map_err(|error| ClientError::new(what, ClientErrorKind::Answer(error.to_string())))
     }
 
-    async fn tell(
+    pub(super) async fn tell(
         &self,
         what: &'static str,
         method: Method,
@@ -168,7 +168,7 @@ impl Client {
         self.bytes(what, method, target, body, deadline).await.map(drop)
     }
 
-    async fn bytes(
+    pub(super) async fn bytes(
         &self,
         what: &'static str,
         method: Method,
@@ -208,7 +208,7 @@ impl Client {
     }
 }
 
-fn json<T: Serialize>(what: &'static str, value: &T) -> Result<Bytes, ClientError> {
+pub(super) fn json<T: Serialize>(what: &'static str, value: &T) -> Result<Bytes, ClientError> {
     serde_json::to_vec(value)
         .map(Bytes::from)
         .map_err(|error| ClientError::new(what, ClientErrorKind::Answer(error.to_string())))

@@ -4,6 +4,7 @@ mod client;
 mod connection;
 mod error;
 mod events;
+mod measuring;
 pub mod protocol;
 
 pub use client::{Client, RpcAnswer};

@@ -14,6 +14,10 @@
 //! | `GET /v1/events?after=N` | → NDJSON of [`AgentRecord`], as they happen, kept from the first on |
 //! | `GET /v1/log?start=N` | → text, the captured output of a start |
 //! | `ANY /v1/rpc/{path}?query` | relayed to the node's RPC address given at start |
+//! | `GET /v1/scrape?at=HOST:PORT` | the node's metrics, as text, from where it serves them |
+//! | `POST /v1/pin` | [`PinRequest`] → nothing; holds for later starts |
+//! | `GET /v1/usage` | → [`Usage`] of the running node |
+//! | `POST /v1/probe` | → [`Probe`], made while the node is down |
 
 use std::collections::BTreeMap;
 
@@ -107,6 +111,35 @@ pub struct Started {
     pub start: u32,
     /// Process id as the agent sees it.
     pub pid: u32,
+}
+
+/// Keeps the agent, and every node that it starts afterwards, on some processors.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PinRequest {
+    /// Their numbers.
+    pub cpus: Vec<u32>,
+}
+
+/// What a node has used since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Which start.
+    pub start: u32,
+    /// The agent's monotonic clock, in microseconds.
+    pub clock_us: u64,
+    /// Time on processors, of all its threads, in microseconds; to a hundredth of a second.
+    pub cpu_us: u64,
+    /// store → how long its syncs took, microseconds and count, ascending; to one percent.
+    pub syncs: BTreeMap<String, Vec<(u64, u64)>>,
+}
+
+/// Real syncs of the disk below the node's home.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// File system type: `ext4`, `tmpfs`, or a number where it has no name here.
+    pub filesystem: String,
+    /// How long each took, in microseconds, ascending.
+    pub syncs_us: Vec<u64>,
 }
 
 /// A fault to deliver at an address.

@@ -5,6 +5,7 @@
 
 pub mod cometbft;
 mod marks;
+mod metrics;
 pub mod reference;
 mod rpc;
 #[cfg(test)]
@@ -50,6 +51,24 @@ pub struct Fixture {
     pub command: Vec<String>,
     /// Where `data/` goes below a node's home.
     pub into: String,
+}
+
+/// What the blocks of a chain hold that is made for a bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockContents {
+    /// Transactions in each block.
+    pub transactions: u64,
+    /// Bytes of each.
+    pub size: usize,
+}
+
+/// Where a node's own count says that the time goes, since its start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stages {
+    /// Blocks applied; `None` where the family does not tell.
+    pub blocks: Option<u64>,
+    /// Seconds by stage.
+    pub seconds: BTreeMap<String, f64>,
 }
 
 /// A family could not do what the plan asks, or a node's answer or file makes no sense to it.
@@ -99,6 +118,16 @@ pub trait Chain: Send + Sync {
 
     /// The chain to start from, where the plan asks for built blocks.
     fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError>;
+
+    /// The chain that a bench syncs; `None` where the family cannot build one off-line and its validators must make it.
+    fn filled_fixture(&self, _plan: &Plan, _blocks: BlockContents) -> Result<Option<Fixture>, ChainError> {
+        Ok(None)
+    }
+
+    /// What the node's metrics say about blocks and stages; nothing where the family has no such metrics.
+    fn stages(&self, _metrics: &str) -> Stages {
+        Stages::default()
+    }
 
     /// The RPC shapes.
     fn rpc(&self) -> &dyn Rpc;

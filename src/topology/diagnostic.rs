@@ -56,6 +56,17 @@ impl Problem {
         Self { place: Place::Argument(argument, 0..usize::MAX), ..Self::new(code, &Path::root(), title) }
     }
 
+    /// The same problem, shown at `to` where it lies at or below `from`; `None` where it lies elsewhere.
+    pub(super) fn moved(mut self, from: &Path, to: &Path) -> Option<Self> {
+        match &self.place {
+            Place::Path(path, _) if from.holds(path) => {
+                self.place = Place::Path(to.clone(), Spot::Value);
+                Some(self)
+            }
+            _ => None,
+        }
+    }
+
     /// Says what stands at the place.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {

@@ -3,6 +3,7 @@
 //! [`load`] is the way in: text and `--set` arguments become a [`Topology`], or all the [`Problems`] that stand against it.
 //! `topologies/README.md` describes the language.
 
+pub mod bench;
 mod check;
 mod diagnostic;
 mod families;

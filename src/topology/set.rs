@@ -12,6 +12,12 @@ pub(super) fn apply(tree: &mut Tree, argument: &str) -> Result<Path, String> {
     };
     let path = Path::parse(path.trim()).map_err(|why| format!("`{}` is no path: {why}", path.trim()))?;
     let value = parse(value).map_err(|error| format!("the value is no YAML: {error}"))?;
+    put(tree, &path, value)?;
+    Ok(path)
+}
+
+/// Puts a value where a path leads.
+pub(super) fn put(tree: &mut Tree, path: &Path, value: Tree) -> Result<(), String> {
     let mut at = Path::root();
     let mut place = tree;
     for (position, step) in path.steps.iter().enumerate() {
@@ -23,7 +29,7 @@ pub(super) fn apply(tree: &mut Tree, argument: &str) -> Result<Path, String> {
         at.steps.push(step.clone());
     }
     *place = value;
-    Ok(path)
+    Ok(())
 }
 
 fn element<'t>(place: &'t mut Tree, at: &Path, index: usize) -> Result<&'t mut Tree, String> {

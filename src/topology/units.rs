@@ -89,6 +89,17 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
     Ok(total.round() as usize)
 }
 
+/// `2%`, above 0 and at most 100.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is no share: write a number and `%`, such as `2%`");
+    let value = text.strip_suffix('%').and_then(|number| decimal(number.trim())).ok_or_else(wrong)?;
+    if value > 0.0 && value <= 100.0 {
+        Ok(value)
+    } else {
+        Err(format!("`{text}` is out of bounds: above 0% and at most 100%"))
+    }
+}
+
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())

@@ -18,7 +18,7 @@ use rand_chacha::ChaCha20Rng;
 use serde_json::json;
 
 use self::keys::{Key, Purpose};
-use super::{Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, bound};
+use super::{Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, Stages, bound, metrics};
 use crate::engine::{Binding, Build};
 use crate::plan::{BuildPlan, ChainPlan, CometbftPlan, NodePlan, Plan};
 use crate::timeline::{Heights, Layout, Role};
@@ -85,6 +85,26 @@ impl Chain for Cometbft {
             ));
         }
         Ok(None)
+    }
+
+    fn stages(&self, text: &str) -> Stages {
+        let mut stages = Stages::default();
+        for sample in metrics::samples(text) {
+            match sample.name {
+                "cometbft_blocksync_latest_block_height" => stages.blocks = sample.whole(),
+                // Milliseconds, of the application's part of a block.
+                "cometbft_state_block_processing_time_sum" => {
+                    stages.seconds.insert("finalize_block".to_owned(), sample.value / 1e3);
+                }
+                "cometbft_abci_connection_method_timing_seconds_sum" => {
+                    if let Some(method) = sample.label("method") {
+                        *stages.seconds.entry(format!("abci_{method}")).or_default() += sample.value;
+                    }
+                }
+                _ => {}
+            }
+        }
+        stages
     }
 
     fn rpc(&self) -> &dyn Rpc {

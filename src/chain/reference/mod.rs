@@ -20,7 +20,9 @@ use sha2::{Digest, Sha256};
 
 use self::keys::Key;
 use self::stores::Discipline;
-use super::{Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, bound};
+use super::{
+    BlockContents, Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, Stages, bound, metrics,
+};
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, NodePlan, Plan, ReferencePlan};
 use crate::timeline::{Heights, Layout, Role};
@@ -54,6 +56,38 @@ impl Reference {
     pub fn known_layout(storage: Option<&str>) -> Result<Layout, ChainError> {
         Discipline::named(storage).map(stores::layout)
     }
+
+    /// The chain of a plan with built blocks; `contents` are arguments that say what is in the blocks.
+    fn built(&self, plan: &Plan, contents: &[&str]) -> Result<Option<Fixture>, ChainError> {
+        if plan.built_blocks == 0 {
+            return Ok(None);
+        }
+        let mut files = BTreeMap::new();
+        files.insert("config/genesis.json".to_owned(), FileContents::plain(pretty(&genesis(plan)?)));
+        for node in validators(plan) {
+            let key = FileContents::secret(pretty(&Key::derive(&node.key_seed)?.file()));
+            files.insert(format!("keys/{}.json", node.name), key);
+        }
+        let (blocks, seed) = (plan.built_blocks.to_string(), plan.seed.to_string());
+        let mut arguments =
+            vec!["node", "build-chain", "--home", ".", "--keys", "keys", "--blocks", &blocks, "--seed", &seed];
+        arguments.extend(contents);
+        let mut digest = Sha256::new();
+        digest.update(CHAIN_FORMAT.to_le_bytes());
+        for (path, contents) in &files {
+            digest.update(format!("{path} {}\n", contents.bytes.len()));
+            digest.update(&contents.bytes);
+        }
+        digest.update(arguments.join(" "));
+        let mut command = vec![self.program.to_string_lossy().into_owned()];
+        command.extend(arguments.into_iter().map(str::to_owned));
+        Ok(Some(Fixture {
+            key: format!("reference-{}", hex::encode(&digest.finalize()[..16])),
+            files,
+            command,
+            into: "data".to_owned(),
+        }))
+    }
 }
 
 impl Chain for Reference {
@@ -81,32 +115,27 @@ impl Chain for Reference {
     }
 
     fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError> {
-        if plan.built_blocks == 0 {
-            return Ok(None);
+        self.built(plan, &[])
+    }
+
+    fn filled_fixture(&self, plan: &Plan, blocks: BlockContents) -> Result<Option<Fixture>, ChainError> {
+        let (txs, bytes) = (blocks.transactions.to_string(), blocks.size.to_string());
+        self.built(plan, &["--txs", &txs, "--tx-bytes", &bytes])
+    }
+
+    fn stages(&self, text: &str) -> Stages {
+        let mut stages = Stages::default();
+        for sample in metrics::samples(text) {
+            match (sample.name, sample.label("stage")) {
+                ("midflush_node_stage_seconds_total", Some(stage)) => {
+                    stages.seconds.insert(stage.to_owned(), sample.value);
+                }
+                // Every block is made into parts once, whatever the discipline.
+                ("midflush_node_stage_runs_total", Some("verify_block")) => stages.blocks = sample.whole(),
+                _ => {}
+            }
         }
-        let mut files = BTreeMap::new();
-        files.insert("config/genesis.json".to_owned(), FileContents::plain(pretty(&genesis(plan)?)));
-        for node in validators(plan) {
-            let key = FileContents::secret(pretty(&Key::derive(&node.key_seed)?.file()));
-            files.insert(format!("keys/{}.json", node.name), key);
-        }
-        let (blocks, seed) = (plan.built_blocks.to_string(), plan.seed.to_string());
-        let arguments = ["node", "build-chain", "--home", ".", "--keys", "keys", "--blocks", &blocks, "--seed", &seed];
-        let mut digest = Sha256::new();
-        digest.update(CHAIN_FORMAT.to_le_bytes());
-        for (path, contents) in &files {
-            digest.update(format!("{path} {}\n", contents.bytes.len()));
-            digest.update(&contents.bytes);
-        }
-        digest.update(arguments.join(" "));
-        let mut command = vec![self.program.to_string_lossy().into_owned()];
-        command.extend(arguments.map(str::to_owned));
-        Ok(Some(Fixture {
-            key: format!("reference-{}", hex::encode(&digest.finalize()[..16])),
-            files,
-            command,
-            into: "data".to_owned(),
-        }))
+        stages
     }
 
     fn rpc(&self) -> &dyn Rpc {

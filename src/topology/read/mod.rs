@@ -1,5 +1,6 @@
 //! From the tree to the types, section by section.
 
+pub(super) mod bench;
 mod chain;
 mod expect;
 mod faults;

@@ -74,7 +74,7 @@ fn group(reader: &mut Reader, at: &At, chain: Option<&Chain>) -> Option<Group> {
 }
 
 /// How much is intercepted. Injected latency needs a filter.
-fn watch(reader: &mut Reader, at: &At, latency: Option<&IndexMap<String, Latency>>) -> Option<Option<Tier>> {
+pub(super) fn watch(reader: &mut Reader, at: &At, latency: Option<&IndexMap<String, Latency>>) -> Option<Option<Tier>> {
     let tier = match reader.word(at, &["auto", "none", "observe", "record"])? {
         "auto" => None,
         "none" => Some(Tier::None),
@@ -102,12 +102,12 @@ fn power(reader: &mut Reader, fields: &Fields, role: Option<Role>) -> Option<u64
     }
 }
 
-fn only_reference(reader: &mut Reader, at: &At, what: &str) {
+pub(super) fn only_reference(reader: &mut Reader, at: &At, what: &str) {
     let title = format!("only the reference node has {what}");
     reader.push(Problem::at_key("not-of-this-family", &at.path, title).label("not for this chain"));
 }
 
-fn storage(reader: &mut Reader, fields: &Fields, chain: Option<&Chain>) -> Option<Option<String>> {
+pub(super) fn storage(reader: &mut Reader, fields: &Fields, chain: Option<&Chain>) -> Option<Option<String>> {
     let accept = match fields.get("unsafe") {
         Some(at) => reader.flag(&at)?,
         None => false,
@@ -163,7 +163,7 @@ fn peers(reader: &mut Reader, at: &At) -> Option<Peers> {
     usize::try_from(count).ok().map(Peers::Count)
 }
 
-fn disk(reader: &mut Reader, at: &At) -> Option<IndexMap<String, Latency>> {
+pub(super) fn disk(reader: &mut Reader, at: &At) -> Option<IndexMap<String, Latency>> {
     let fields = reader.map(at, "a map", "{ sync: 4ms }", &["sync"])?;
     let at = reader.required(&fields, "sync", "sync: 4ms")?;
     let by_store = match at.tree {
