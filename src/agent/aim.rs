@@ -1,13 +1,21 @@
 //! Whether an event is the address that a fault asks for.
 
-use crate::agent_client::protocol::Arm;
+use crate::agent_client::protocol::{Arm, ArmAction};
 use crate::timeline::{Address, Landed, Layout, Mode, Phase, Tier, WriteAt};
 
 use super::flush::Step;
 use super::tracker::{Inside, Kind, Place, Tracker};
 
+/// Says why a fault can never land, if so.
+pub(crate) fn refuse_arm(arm: &Arm, layout: &Layout, tier: Tier) -> Result<(), String> {
+    if matches!(arm.action, ArmAction::Fail(_)) && arm.address.phase != Phase::Before {
+        return Err("a call that has returned cannot be made to fail: ask for `before`".to_owned());
+    }
+    refuse(&arm.address, layout, tier)
+}
+
 /// Says why an address can never be met, if so.
-pub(crate) fn refuse(address: &Address, layout: &Layout, tier: Tier) -> Result<(), String> {
+fn refuse(address: &Address, layout: &Layout, tier: Tier) -> Result<(), String> {
     if !layout.stores.iter().any(|store| store.name == address.store) {
         let names: Vec<&str> = layout.stores.iter().map(|store| store.name.as_str()).collect();
         return Err(format!("no store `{}`; this node has {}", address.store, names.join(", ")));

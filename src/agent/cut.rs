@@ -11,7 +11,7 @@ use rustix::process::{Signal, kill_process_group, pidfd_send_signal};
 
 use crate::agent_client::protocol::{Arm, ArmAction};
 use crate::sys::listener::{Answer, Held};
-use crate::timeline::{ExitCause, NodeEvent};
+use crate::timeline::{Errno, ExitCause, NodeEvent};
 
 use super::aim;
 use super::gate::Gate;
@@ -32,22 +32,22 @@ const LOOK_EVERY: Duration = Duration::from_micros(100);
 const STOP_HOLD: Duration = Duration::from_millis(1500);
 
 impl Interceptor {
-    /// Delivers a fault at `place`. `pass` is a write that goes on once all else is held. Returns the gate when the
+    /// Delivers a kill or a stop at `place`. `pass` is an event that goes on once all else is held, with its answer. Returns the gate when the
     /// node lives on, `None` when it was killed or has gone by itself; then held calls are dropped.
     pub(super) fn cut<'a>(
         &'a self,
         mut gate: MutexGuard<'a, Gate>,
         arm: &Arm,
         place: &Place,
-        pass: Option<&Held>,
+        pass: Option<(&Held, Answer)>,
         turn: &mut Turn<'_>,
     ) -> Option<MutexGuard<'a, Gate>> {
         let since = Instant::now();
         gate.cutting = true;
         turn.step_aside();
         gate = self.wait_for_flight(gate)?;
-        if let Some(held) = pass {
-            self.reply(held, Answer::Continue);
+        if let Some((held, answer)) = pass {
+            self.reply(held, answer);
         }
         let _gone = kill_process_group(self.pid, Signal::STOP);
         if !self.stands_still() {
@@ -56,20 +56,27 @@ impl Interceptor {
         gate.hear();
         gate.arms.retain(|other| other.fault != arm.fault);
         gate.cause = Some(ExitCause::Fault(arm.fault.clone()));
-        match arm.action {
-            ArmAction::Kill => {
-                let _gone = kill_process_group(self.pid, Signal::KILL);
-                let _gone = pidfd_send_signal(&self.pidfd, Signal::KILL);
-                self.report(&gate, arm, place, since);
-                None
-            }
-            ArmAction::Stop => {
-                let _gone = pidfd_send_signal(&self.pidfd, Signal::TERM);
-                let _gone = kill_process_group(self.pid, Signal::CONT);
-                self.report(&gate, arm, place, since);
-                self.hold_behind_stop(gate)
-            }
+        if arm.action == ArmAction::Kill {
+            let _gone = kill_process_group(self.pid, Signal::KILL);
+            let _gone = pidfd_send_signal(&self.pidfd, Signal::KILL);
+            self.report(&gate, arm, place, since);
+            return None;
         }
+        let _gone = pidfd_send_signal(&self.pidfd, Signal::TERM);
+        let _gone = kill_process_group(self.pid, Signal::CONT);
+        self.report(&gate, arm, place, since);
+        self.hold_behind_stop(gate)
+    }
+
+    /// Lets the call at `place` fail. Nothing else is held: what the node does now is what is asked.
+    pub(super) fn fail(&self, mut gate: MutexGuard<'_, Gate>, arm: &Arm, place: &Place, held: &Held, errno: Errno) {
+        gate.arms.retain(|other| other.fault != arm.fault);
+        gate.failed = Some(arm.fault.clone());
+        self.report(&gate, arm, place, Instant::now());
+        // It counts as done: otherwise a node that goes on would be counted wrongly from here.
+        gate.tracker.end(place, None);
+        gate.publish();
+        self.reply(held, Answer::Errno(errno.number()));
     }
 
     fn report(&self, gate: &Gate, arm: &Arm, place: &Place, since: Instant) {

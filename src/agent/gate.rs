@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::agent_client::protocol::Arm;
+use crate::agent_client::protocol::{Arm, ArmAction};
 use crate::timeline::{ExitCause, FaultId, NodeEvent, Phase};
 
 use super::aim;
@@ -39,6 +39,8 @@ pub(crate) struct Gate {
     pub(crate) dead: bool,
     /// Who wanted it gone, if anybody.
     pub(crate) cause: Option<ExitCause>,
+    /// A fault that made a call fail: an end that nobody else wanted comes of it.
+    pub(crate) failed: Option<FaultId>,
     synced: BTreeSet<PathBuf>,
     holes: BTreeSet<String>,
 }
@@ -56,6 +58,7 @@ impl Gate {
             cutting: false,
             dead: false,
             cause: None,
+            failed: None,
             synced: BTreeSet::new(),
             holes: BTreeSet::new(),
         }
@@ -90,7 +93,8 @@ impl Gate {
             return None;
         }
         let store = self.tracker.name(place.store);
-        self.arms.iter().find(|arm| aim::meets(&arm.address, store, place, phase)).cloned()
+        let can = |arm: &&Arm| phase == Phase::Before || !matches!(arm.action, ArmAction::Fail(_));
+        self.arms.iter().filter(can).find(|arm| aim::meets(&arm.address, store, place, phase)).cloned()
     }
 
     /// Reports a hole, once a start.
@@ -135,6 +139,12 @@ impl Gate {
             seen: aim::addresses(steps, name),
             nearest: aim::nearest(&arm.address, steps, name),
         });
+    }
+
+    /// Who wanted the process gone, now that it is.
+    pub(crate) fn ended_by(&self) -> ExitCause {
+        let failed = || self.failed.clone().map(ExitCause::Fault);
+        self.cause.clone().or_else(failed).unwrap_or(ExitCause::Own)
     }
 
     /// The heights that this start can have left on disk.

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use rustix::process::Pid;
 
+use crate::agent_client::protocol::ArmAction;
 use crate::sys::call::{Call, PathAt, Source};
 use crate::sys::listener::{Answer, Held, Listener};
 use crate::sys::memory;
@@ -22,7 +23,7 @@ use super::pool::{Answers, Turn};
 use super::procfs;
 use super::stores::{StoreIndex, Stores};
 use super::tap::{Tapped, TappedKind};
-use super::tracker::Kind;
+use super::tracker::{Kind, Place};
 
 /// Bytes of one write that are searched for a height.
 const LOOK_MAX: usize = 4 << 20;
@@ -210,20 +211,39 @@ impl Interceptor {
         }
         let place = gate.tracker.begin(store, kind, bytes);
         gate.publish();
-        if let Some(arm) = gate.met(&place, Phase::Before) {
-            match self.cut(gate, &arm, &place, None, turn) {
-                Some(released) => gate = released,
-                None => return,
-            }
+        if let Some(gate) = self.before(gate, held, &place, turn) {
+            self.finish(gate, held, &place, Answer::Continue, turn);
         }
-        gate.tracker.end(&place, None);
+    }
+
+    /// Delivers the fault that waits for the event at `place`, if one does. `None` when the event never happens.
+    fn before<'a>(
+        &'a self,
+        gate: MutexGuard<'a, Gate>,
+        held: &Held,
+        place: &Place,
+        turn: &mut Turn<'_>,
+    ) -> Option<MutexGuard<'a, Gate>> {
+        let Some(arm) = gate.met(place, Phase::Before) else { return Some(gate) };
+        match arm.action {
+            ArmAction::Fail(errno) => {
+                self.fail(gate, &arm, place, held, errno);
+                None
+            }
+            ArmAction::Kill | ArmAction::Stop => self.cut(gate, &arm, place, None, turn),
+        }
+    }
+
+    /// Counts an event that ends with its answer, and answers it.
+    fn finish(&self, mut gate: MutexGuard<'_, Gate>, held: &Held, place: &Place, answer: Answer, turn: &mut Turn<'_>) {
+        gate.tracker.end(place, None);
         gate.publish();
-        if let Some(arm) = gate.met(&place, Phase::After) {
-            self.cut(gate, &arm, &place, Some(held), turn);
+        if let Some(arm) = gate.met(place, Phase::After) {
+            self.cut(gate, &arm, place, Some((held, answer)), turn);
             return;
         }
         // Still behind the lock: whoever cuts next finds this call either not begun or let go, and waits for its end.
-        self.reply(held, Answer::Continue);
+        self.reply(held, answer);
     }
 
     /// A sync, which the agent makes itself, so that its end and its duration are known.
@@ -249,11 +269,9 @@ impl Interceptor {
         }
         let place = gate.tracker.begin(store, Kind::Sync, b"");
         gate.publish();
-        if let Some(arm) = gate.met(&place, Phase::Before) {
-            match self.cut(gate, &arm, &place, None, turn) {
-                Some(released) => gate = released,
-                None => return,
-            }
+        let Some(mut gate) = self.before(gate, held, &place, turn) else { return };
+        if !gate.draws.makes(store) {
+            return self.finish(gate, held, &place, Answer::Value(0), turn);
         }
         let delay = gate.draws.next(store);
         gate.in_flight += 1;

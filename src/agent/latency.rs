@@ -32,6 +32,11 @@ impl Draws {
         Self { stores: stores.collect() }
     }
 
+    /// Whether syncs of a store are made at all.
+    pub(crate) fn makes(&self, store: usize) -> bool {
+        !matches!(self.stores[store], Some((Latency::NotMade, _)))
+    }
+
     /// How long the next sync of a store takes in all; `None` leaves it as it is.
     pub(crate) fn next(&mut self, store: usize) -> Option<Duration> {
         let (latency, rng) = self.stores[store].as_mut()?;
@@ -53,6 +58,7 @@ fn draw(latency: &Latency, rng: &mut ChaCha20Rng) -> f64 {
             let sigma = (p99 / p50).ln() / SIGMAS_TO_P99;
             p50 * (sigma * normal(rng)).exp()
         }
+        Latency::NotMade => 0.0,
         Latency::Empirical(measured) if measured.is_empty() => 0.0,
         Latency::Empirical(measured) => measured[rng.random_range(0..measured.len())] as f64,
     }
@@ -102,6 +108,13 @@ mod tests {
         near(drawn.iter().filter(|us| **us == 100).count() as u64, 5_000);
         assert_eq!(sorted(Latency::Empirical(Vec::new()), 3), [0, 0, 0]);
         assert_eq!(sorted(Latency::Fixed(20), 3), [20, 20, 20]);
+    }
+
+    #[test]
+    fn syncs_of_one_store_may_not_be_made_while_others_are() {
+        let latencies = BTreeMap::from([("b".to_owned(), Latency::NotMade), ("*".to_owned(), Latency::Fixed(5))]);
+        let draws = Draws::new(&latencies, &["a", "b"].map(str::to_owned), 7);
+        assert!(draws.makes(0) && !draws.makes(1));
     }
 
     #[test]

@@ -310,7 +310,7 @@ impl Vigil {
         }
         // Before the event: who reads it may start the node again at once.
         self.over.store(true, Ordering::Release);
-        let cause = gate.cause.clone().unwrap_or(ExitCause::Own);
+        let cause = gate.ended_by();
         let tail = gate.output.tail();
         gate.journal.append(NodeEvent::Exited { start: self.start, exit, cause, tail });
     }

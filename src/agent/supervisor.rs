@@ -108,7 +108,7 @@ impl Supervisor {
         tap: Option<SyncSender<Tapped>>,
     ) -> Result<Started, AgentError> {
         for arm in &request.arms {
-            aim::refuse(&arm.address, &request.layout, request.tier).map_err(AgentError::Refused)?;
+            aim::refuse_arm(arm, &request.layout, request.tier).map_err(AgentError::Refused)?;
         }
         let mut state = self.lock();
         if state.process.as_ref().is_some_and(|process| !process.is_over()) {
@@ -146,7 +146,7 @@ impl Supervisor {
     /// Waits for an address.
     pub fn arm(&self, arm: Arm) -> Result<(), AgentError> {
         let process = self.running()?;
-        aim::refuse(&arm.address, &self.lock().layout, process.tier).map_err(AgentError::Refused)?;
+        aim::refuse_arm(&arm, &self.lock().layout, process.tier).map_err(AgentError::Refused)?;
         if process.arm(arm) { Ok(()) } else { Err(not_running()) }
     }
 

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::timeline::{Address, FaultId, Latency, Layout, NodeEvent, Tier};
+use crate::timeline::{Address, Errno, FaultId, Latency, Layout, NodeEvent, Tier};
 
 /// Marks an answer as the node's own. Without it, the agent could not reach the node's RPC.
 pub const RELAYED: &str = "x-midflush-relayed";
@@ -161,6 +161,8 @@ pub enum ArmAction {
     Kill,
     /// SIGTERM while the event is held, which is then released.
     Stop,
+    /// The call is not made and returns this. What the node does then is its own affair.
+    Fail(Errno),
 }
 
 /// Takes an armed fault back.

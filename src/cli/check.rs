@@ -125,7 +125,10 @@ fn node(node: &NodePlan) -> (String, String) {
     }
     for (store, latency) in &node.sync_latency {
         let store = if store == "*" { "every store" } else { store };
-        let _ = write!(words, ", a sync of {store} takes {}", self::latency(latency));
+        match latency {
+            Latency::NotMade => drop(write!(words, ", syncs of {store} are not made")),
+            latency => drop(write!(words, ", a sync of {store} takes {}", self::latency(latency))),
+        }
     }
     match node.watch {
         None => {}
@@ -151,6 +154,7 @@ fn latency(latency: &Latency) -> String {
         Latency::Exponential(mean) => format!("{} on average, exponentially", us(*mean)),
         Latency::Lognormal { p50_us, p99_us } => format!("{} (p50) to {} (p99)", us(*p50_us), us(*p99_us)),
         Latency::Empirical(values) => format!("one of {} measured times", values.len()),
+        Latency::NotMade => us(0),
     }
 }
 
@@ -161,8 +165,14 @@ fn deed(fault: &FaultPlan) -> String {
         FaultKind::Stop => ("stop", format!("back after {}", span(fault.down_ms))),
         FaultKind::Pause => ("pause", format!("goes on after {}", span(fault.down_ms))),
         FaultKind::Restart => ("restart", "back at once".to_owned()),
+        FaultKind::Fail => {
+            let lives_on =
+                fault.lives_on_ms.map_or_else(String::new, |ms| format!("killed if it lives on for {}, ", span(ms)));
+            ("fail", format!("{lives_on}back after {}", span(fault.down_ms)))
+        }
     };
-    format!("{verb} {} {}; {end}", fault.setup.node, fault.setup.when)
+    let errno = fault.setup.errno.map_or_else(String::new, |errno| format!(" with {errno}"));
+    format!("{verb} {}{errno} {}; {end}", fault.setup.node, fault.setup.when)
 }
 
 fn expect(plan: &Plan) -> String {

@@ -84,6 +84,13 @@ pub enum Command {
         /// Why now, in words.
         why: String,
     },
+    /// Kill the node, which has lived on after a failed call; [`Input::Exited`] must follow.
+    Finish {
+        /// The fault.
+        fault: FaultId,
+        /// Which node.
+        node: String,
+    },
     /// Start the node again, now; [`Input::GivenBack`] or [`Input::Exited`] must follow.
     Start {
         /// The fault.

@@ -21,6 +21,8 @@ pub(super) enum State {
     TakingBack { until: u64, for_good: Option<String> },
     /// Landed, or the signal is sent; the exit has not been seen.
     Acting { since: u64 },
+    /// A call has failed, and the node has not ended; it is killed then.
+    Failed { until: u64 },
     /// Stopped by SIGSTOP.
     Paused { until: u64 },
     /// The process is gone.
@@ -38,7 +40,14 @@ pub(super) enum State {
 impl State {
     /// Whether the node belongs to this fault.
     pub(super) fn holds_node(&self) -> bool {
-        matches!(self, Self::Acting { .. } | Self::Paused { .. } | Self::Down { .. } | Self::Returning { .. })
+        matches!(
+            self,
+            Self::Acting { .. }
+                | Self::Failed { .. }
+                | Self::Paused { .. }
+                | Self::Down { .. }
+                | Self::Returning { .. }
+        )
     }
 
     pub(super) fn at_agent(&self) -> bool {
@@ -95,8 +104,20 @@ impl Entry {
     pub(super) fn arm(&mut self, now: u64, out: &mut Vec<Command>) {
         let Some(address) = self.plan.setup.asked.clone() else { return };
         self.state = State::Armed { since: now };
-        let action = if self.plan.setup.kind == FaultKind::Kill { ArmAction::Kill } else { ArmAction::Stop };
+        let action = match (self.plan.setup.kind, self.plan.setup.errno) {
+            (FaultKind::Kill, _) => ArmAction::Kill,
+            (FaultKind::Fail, Some(errno)) => ArmAction::Fail(errno),
+            _ => ArmAction::Stop,
+        };
         out.push(Command::Arm { fault: self.id(), node: self.node(), address, action, why: self.why.clone() });
+    }
+
+    /// What follows when the agent says that it landed.
+    pub(super) fn landed(&mut self, now: u64) {
+        self.state = match self.plan.lives_on_ms {
+            Some(ms) => State::Failed { until: now + ms },
+            None => State::Acting { since: now },
+        };
     }
 
     /// Sends the signal of a fault that is not aimed.
@@ -105,6 +126,8 @@ impl Entry {
             FaultKind::Kill => Signal::Kill,
             FaultKind::Stop | FaultKind::Restart => Signal::Terminate,
             FaultKind::Pause => Signal::Pause,
+            // A topology cannot ask for it without an address.
+            FaultKind::Fail => return self.miss("it has no address".to_owned(), out),
         };
         self.state = if signal == Signal::Pause {
             State::Paused { until: now + self.plan.down_ms }
@@ -135,6 +158,10 @@ impl Entry {
                 self.state = State::Returning { since: now };
                 let why = "the pause is over".to_owned();
                 out.push(Command::Signal { fault, node, signal: Signal::Resume, why });
+            }
+            State::Failed { .. } => {
+                self.state = State::Acting { since: now };
+                out.push(Command::Finish { fault, node });
             }
             State::Down { .. } => {
                 self.state = State::Returning { since: now };

@@ -90,7 +90,7 @@ impl Schedule {
             Input::Landed { fault } => {
                 let now = self.now;
                 if let Some(entry) = self.entry(&fault).filter(|entry| entry.state.at_agent()) {
-                    entry.state = State::Acting { since: now };
+                    entry.landed(now);
                 }
             }
             Input::NotLanded { fault, seen } => self.take_not_landed(&fault, seen, out),
@@ -119,7 +119,9 @@ impl Schedule {
         for index in self.on_node(node).collect::<Vec<_>>() {
             let entry = &mut self.entries[index];
             match entry.state {
-                State::Acting { .. } => entry.state = State::Down { until: now + entry.plan.down_ms },
+                State::Acting { .. } | State::Failed { .. } => {
+                    entry.state = State::Down { until: now + entry.plan.down_ms }
+                }
                 State::Paused { .. } | State::Returning { .. } => {
                     entry.lose("the node ended before it was back".to_owned(), out);
                 }
@@ -240,7 +242,10 @@ impl Schedule {
                 Some((*since).max(from) + give_up)
             }
             State::Acting { since } | State::Returning { since } => Some(since + give_up),
-            State::TakingBack { until, .. } | State::Paused { until } | State::Down { until } => Some(*until),
+            State::TakingBack { until, .. }
+            | State::Failed { until }
+            | State::Paused { until }
+            | State::Down { until } => Some(*until),
             State::Done { .. } | State::Missed | State::Lost => None,
         }
     }

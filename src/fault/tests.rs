@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{Command, Input, Schedule};
 use crate::agent_client::protocol::{ArmAction, Signal};
 use crate::plan::{ChainPlan, FaultPlan, NodePlan, Plan, ReferencePlan, StartAt, Trigger};
-use crate::timeline::{Address, Expect, FaultId, FaultKind, FaultSetup, HeightRange, Phase, Role};
+use crate::timeline::{Address, Errno, Expect, FaultId, FaultKind, FaultSetup, HeightRange, Phase, Role};
 
 fn node(name: &str) -> NodePlan {
     NodePlan {
@@ -30,9 +30,10 @@ fn id(name: &str) -> FaultId {
 
 fn fault(name: &str, kind: FaultKind, node: &str, trigger: Trigger) -> FaultPlan {
     FaultPlan {
-        setup: FaultSetup { id: id(name), kind, node: node.to_owned(), asked: None, when: String::new() },
+        setup: FaultSetup { id: id(name), kind, node: node.to_owned(), asked: None, errno: None, when: String::new() },
         trigger,
         down_ms: 500,
+        lives_on_ms: None,
         give_up_ms: 60_000,
     }
 }
@@ -79,6 +80,7 @@ fn brief(commands: &[Command]) -> Vec<String> {
             Command::Arm { fault, node, .. } => format!("arm {} {node}", fault.name),
             Command::Disarm { fault, node } => format!("disarm {} {node}", fault.name),
             Command::Signal { fault, node, signal, .. } => format!("{signal:?} {} {node}", fault.name).to_lowercase(),
+            Command::Finish { fault, node } => format!("finish {} {node}", fault.name),
             Command::Start { fault, node } => format!("start {} {node}", fault.name),
             Command::Miss { fault, .. } => format!("miss {}", fault.name),
             Command::Lost { fault, .. } => format!("lost {}", fault.name),
@@ -129,6 +131,35 @@ fn aimed_faults_of_one_node_are_armed_one_after_another() {
     schedule.on(1600, given_back("b"));
     assert!(schedule.finished());
     assert_eq!(schedule.wake_at(), None);
+}
+
+#[test]
+fn a_node_that_lives_on_after_a_failed_call_is_killed() {
+    let failing = || {
+        let mut plan = aimed("a", "val-1", 0);
+        plan.setup.kind = FaultKind::Fail;
+        plan.setup.errno = Some(Errno::NoSpace);
+        plan.lives_on_ms = Some(3_000);
+        let mut schedule = schedule(vec![plan]);
+        let commands = schedule.on(10, running("val-1"));
+        assert!(
+            matches!(&commands[..], [Command::Arm { action: ArmAction::Fail(Errno::NoSpace), .. }]),
+            "{commands:?}"
+        );
+        assert!(schedule.on(100, landed("a")).is_empty());
+        assert_eq!(schedule.holder("val-1"), Some(id("a")), "its end is no surprise");
+        schedule
+    };
+    let mut ends = failing();
+    assert!(ends.on(200, exited("val-1")).is_empty());
+    assert_eq!(brief(&ends.on(700, Input::Tick)), ["start a val-1"]);
+    let mut lives_on = failing();
+    assert!(lives_on.on(3_099, Input::Tick).is_empty());
+    assert_eq!(brief(&lives_on.on(3_100, Input::Tick)), ["finish a val-1"]);
+    lives_on.on(3_110, exited("val-1"));
+    assert_eq!(brief(&lives_on.on(3_610, Input::Tick)), ["start a val-1"]);
+    lives_on.on(3_700, given_back("a"));
+    assert!(lives_on.finished());
 }
 
 #[test]

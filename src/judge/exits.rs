@@ -15,7 +15,7 @@ pub(crate) fn check(model: &Model) -> (Vec<Finding>, Vec<Note>) {
         let (found, noted) = own_ends(model, node);
         findings.extend(found);
         notes.extend(noted);
-        notes.extend(asked_ends(node));
+        notes.extend(asked_ends(model, node));
     }
     (findings, notes)
 }
@@ -173,13 +173,13 @@ fn came_back(
 }
 
 /// Stops that were asked for and did not go cleanly.
-fn asked_ends(node: &Node) -> Vec<Note> {
+fn asked_ends(model: &Model, node: &Node) -> Vec<Note> {
     let mut notes = Vec::new();
     for (start, life) in &node.lives {
         let Some((ended, exit)) = life.exit.as_ref().and_then(|e| Some((e, e.exit?))) else { continue };
         let clean = matches!(exit, Exit::Code(0 | 143) | Exit::Signal(9 | 15));
         let killed_by_us = matches!(exit, Exit::Code(137)) && matches!(ended.cause, ExitCause::Fault(_));
-        if ended.cause != ExitCause::Own && !clean && !killed_by_us {
+        if ended.cause != ExitCause::Own && !clean && !killed_by_us && !model.failed_a_call(&ended.cause) {
             let words = format!("start {start} was asked to end and did so with {}", exit_words(exit));
             notes.push(Note::about("unclean-stop", &node.name, words));
         }

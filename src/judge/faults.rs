@@ -4,7 +4,7 @@
 
 use super::judgement::{FaultRow, exit_words};
 use super::model::{Fault, FaultLanded, Life, Model, Node, Us};
-use super::predict::predict;
+use super::predict::{predict, predict_failed};
 use super::series;
 use super::{Finding, Verdict};
 use crate::timeline::{Address, Exit, FaultKind, Heights, Landed};
@@ -51,8 +51,15 @@ fn row(model: &Model, fault: &Fault) -> FaultRow {
         .landed
         .as_ref()
         .zip(node)
-        .filter(|_| setup.kind == FaultKind::Kill)
-        .map(|(landed, n)| predict(&landed.landed, &model.nodes[n].layout).to_string());
+        .and_then(|(landed, n)| {
+            let layout = &model.nodes[n].layout;
+            match setup.kind {
+                FaultKind::Kill => Some(predict(&landed.landed, layout)),
+                FaultKind::Fail => Some(predict_failed(&landed.landed, layout)),
+                FaultKind::Stop | FaultKind::Pause | FaultKind::Restart => None,
+            }
+        })
+        .map(|predicted| predicted.to_string());
     let back = back_us(fault, next);
     let ended = life.and_then(|(_, life)| life.exit.as_ref());
     FaultRow {
@@ -80,7 +87,7 @@ fn row(model: &Model, fault: &Fault) -> FaultRow {
 }
 
 /// The heights that a kill left behind: read from its files, else what the next start said.
-fn after(life: Option<&Life>, next: Option<&Life>) -> Option<(Heights, u64)> {
+pub(super) fn after(life: Option<&Life>, next: Option<&Life>) -> Option<(Heights, u64)> {
     life.and_then(|life| life.stored)
         .filter(|(heights, _)| *heights != Heights::default())
         .or_else(|| next.and_then(|next| next.handshake.as_ref()).map(|h| (h.heights, h.seq)))
@@ -94,7 +101,9 @@ fn replayed(next: &Life) -> Option<u64> {
 fn back_us(fault: &Fault, next: Option<&Life>) -> Option<Us> {
     match fault.setup.kind {
         FaultKind::Pause => fault.reverted.as_ref().map(|(at, _, _)| *at),
-        FaultKind::Kill | FaultKind::Stop | FaultKind::Restart => next.and_then(|next| next.started).map(|(at, _)| at),
+        FaultKind::Kill | FaultKind::Stop | FaultKind::Restart | FaultKind::Fail => {
+            next.and_then(|next| next.started).map(|(at, _)| at)
+        }
     }
 }
 
@@ -144,7 +153,9 @@ fn aimed(
             heights_as_predicted(&model.nodes[node], seen, life, next)
         }
         FaultKind::Stop | FaultKind::Restart => ended_by_term(exit),
-        FaultKind::Pause => Ok(()),
+        // It may end as it likes, or be killed because it lives on.
+        FaultKind::Fail if exit.is_none() => Err("the end of the process was not seen".to_owned()),
+        FaultKind::Fail | FaultKind::Pause => Ok(()),
     }
 }
 
@@ -256,6 +267,7 @@ fn plain(fault: &Fault, life: Option<&Life>, next: Option<&Life>) -> Result<(), 
             Err("the node was stopped and never started again".to_owned())
         }
         FaultKind::Restart => ended_by_term(exit),
+        FaultKind::Fail => Err("a call can only be made to fail at an address".to_owned()),
         FaultKind::Pause if fault.applied.is_none() => Err(undone()),
         FaultKind::Pause if fault.reverted.is_none() => Err("the node was paused and never resumed".to_owned()),
         FaultKind::Pause => Ok(()),

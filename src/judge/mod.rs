@@ -7,6 +7,7 @@
 mod agreement;
 mod exits;
 mod expectations;
+mod failed_calls;
 mod faults;
 mod gather;
 mod judgement;
@@ -83,7 +84,14 @@ fn rules(model: &Model) -> Said {
     findings.extend(agreement::check(model));
     findings.extend(agreement::nothing_in_common(model));
     findings.extend(expectations::check(model));
-    for (found, noted) in [liveness::check(model), power::check(model), exits::check(model), restarts::check(model)] {
+    let with_notes = [
+        liveness::check(model),
+        power::check(model),
+        exits::check(model),
+        restarts::check(model),
+        failed_calls::check(model),
+    ];
+    for (found, noted) in with_notes {
         findings.extend(found);
         notes.extend(noted);
     }

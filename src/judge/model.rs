@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::table::Table;
-use crate::timeline::{Exit, ExitCause, Expect, FaultId, FaultSetup, Heights, Landed, Layout, Mode, Role, Tally, line};
+use crate::timeline::{
+    Exit, ExitCause, Expect, FaultId, FaultKind, FaultSetup, Heights, Landed, Layout, Mode, Role, Tally, line,
+};
 
 /// Microseconds since the run began.
 pub(crate) type Us = u64;
@@ -312,6 +314,12 @@ impl Model {
     /// Whether voting power is known for any node.
     pub(crate) fn powers_known(&self) -> bool {
         self.nodes.iter().any(|n| n.power.is_some_and(|p| p > 0))
+    }
+
+    /// Whether a process ended after a call of it was made to fail.
+    pub(crate) fn failed_a_call(&self, cause: &ExitCause) -> bool {
+        let by = |f: &&Fault| matches!(cause, ExitCause::Fault(id) if *id == f.setup.id);
+        self.faults.iter().find(by).is_some_and(|f| f.setup.kind == FaultKind::Fail)
     }
 
     /// When the last fault took effect.

@@ -40,6 +40,14 @@ pub struct Predicted {
 }
 
 impl Expected {
+    /// The highest height that it can be; `None` where there is no such limit.
+    fn most(self) -> Option<u64> {
+        match self {
+            Self::Exactly(height) | Self::Either(_, height) | Self::AtMost(height) => Some(height),
+            Self::Untouched => None,
+        }
+    }
+
     fn allows(self, seen: Option<u64>) -> bool {
         let Some(seen) = seen else { return true };
         match self {
@@ -74,6 +82,12 @@ impl Predicted {
         self.app.allows(seen.app) && self.state.allows(seen.state) && self.store.allows(seen.store)
     }
 
+    /// Whether one of these heights is above all that is predicted.
+    pub(crate) fn exceeded(&self, seen: Heights) -> bool {
+        let above = |expected: Expected, seen: Option<u64>| seen > expected.most() && expected.most().is_some();
+        above(self.app, seen.app) || above(self.state, seen.state) || above(self.store, seen.store)
+    }
+
     /// The same for heights from the node's own handshake line: a node that rewinds a window has, by then, lowered its
     /// block store from F′ to F+1.
     pub(crate) fn allows_rewound(&self, seen: Heights, landed: &Landed) -> bool {
@@ -94,6 +108,16 @@ enum Progress {
 
 /// Heights after a SIGKILL that landed here, for a node with this order of commits.
 pub fn predict(landed: &Landed, layout: &Layout) -> Predicted {
+    heights(landed, layout, false)
+}
+
+/// Heights of a node that stops where a call of it fails: what the failed call belongs to may be there or not, and nothing
+/// that follows it in the flush is.
+pub(crate) fn predict_failed(landed: &Landed, layout: &Layout) -> Predicted {
+    heights(landed, layout, true)
+}
+
+fn heights(landed: &Landed, layout: &Layout, failed: bool) -> Predicted {
     let order: Vec<&Commit> =
         layout.flush.iter().filter(|c| c.modes.is_empty() || c.modes.contains(&landed.mode)).collect();
     // The same store may be written by several commits: the one meant is the one that this sync ends.
@@ -105,6 +129,9 @@ pub fn predict(landed: &Landed, layout: &Layout) -> Predicted {
     let expected = |kind: HeightKind| {
         let Some(index) = order.iter().position(|c| c.advances == Some(kind)) else { return Expected::Untouched };
         match progress(order[index], index, reached, landed) {
+            Progress::Written if failed && landed.write.is_none() && is_here(order[index], landed) => {
+                Expected::Either(old, new)
+            }
             Progress::NotBegun => Expected::Exactly(old),
             Progress::Partly => Expected::Either(old, new),
             Progress::Written => Expected::Exactly(new),
@@ -114,9 +141,13 @@ pub fn predict(landed: &Landed, layout: &Layout) -> Predicted {
     Predicted { app: expected(HeightKind::App), state: expected(HeightKind::State), store: expected(HeightKind::Store) }
 }
 
+fn is_here(commit: &Commit, landed: &Landed) -> bool {
+    commit.store == landed.store && landed.sync == commit.sync
+}
+
 fn progress(commit: &Commit, index: usize, reached: Option<usize>, landed: &Landed) -> Progress {
     let done = landed.done.get(&commit.store).copied().unwrap_or_default();
-    let here = commit.store == landed.store && landed.sync == commit.sync;
+    let here = is_here(commit, landed);
     let Some(sync) = commit.sync else {
         let later = reached.is_some_and(|reached| reached > index);
         return match (later, done.writes) {

@@ -49,10 +49,12 @@ fn occurrences(fault: &Fault, rng: &mut impl Rng) -> Vec<FaultPlan> {
                     kind: fault.kind,
                     node: node.clone(),
                     asked,
+                    errno: fault.errno,
                     when: when.clone(),
                 },
                 trigger: trigger.clone(),
                 down_ms: delay_ms(&mut rest, fault.down),
+                lives_on_ms: fault.lives_on.map(|delay| delay_ms(&mut rest, delay)),
                 give_up_ms: fault.within_ms,
             });
         }

@@ -154,6 +154,9 @@ pub struct FaultPlan {
     pub trigger: Trigger,
     /// How long a pause lasts, or how long the node stays down.
     pub down_ms: u64,
+    /// How long a node that lives on after a failed call is left alone before it is killed, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lives_on_ms: Option<u64>,
     /// How long it is waited for once it could land; then it counts as missed. In milliseconds.
     pub give_up_ms: u64,
 }

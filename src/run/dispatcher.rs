@@ -262,6 +262,7 @@ impl Dispatcher {
                 }
                 self.order(&node, Order::Signal { signal, fault })
             }
+            Command::Finish { fault, node } => self.order(&node, Order::Finish { fault }),
             Command::Start { fault, node } => self.order(&node, Order::Start { fault: Some(fault) }),
             Command::Miss { fault, node, why } => {
                 self.write(Some(node), self.now_us(), Event::FaultMissed { fault, why })

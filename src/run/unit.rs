@@ -29,6 +29,9 @@ const TRIES_AGAIN: u32 = 2;
 /// Pause before such a start.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
+/// With this the agent refuses what needs a node that runs.
+const CONFLICT: u16 = 409;
+
 /// How long a lost event stream is sought again before the agent counts as gone.
 const STREAM_RETRIES: u32 = 3;
 
@@ -43,6 +46,8 @@ pub(super) enum Order {
     Disarm(FaultId),
     /// Send a signal for a fault.
     Signal { signal: Signal, fault: FaultId },
+    /// Kill the node for a fault, unless it has just ended by itself.
+    Finish { fault: FaultId },
 }
 
 /// Why a unit stopped following its agent.
@@ -185,6 +190,11 @@ impl Unit {
                 if was && running { self.parts.client.disarm(&fault).await } else { Ok(()) }
             }
             Order::Signal { signal, fault } => self.signal(signal, fault).await,
+            Order::Finish { fault } => match self.signal(Signal::Kill, fault).await {
+                // It does not run any more; its exit is on the way.
+                Err(error) if error.refused_with() == Some(CONFLICT) => Ok(()),
+                done => done,
+            },
         };
         if let Err(error) = done {
             self.tell(Event::ToolError { what: format!("the agent of `{}` refused: {error}", self.name()) }).await;

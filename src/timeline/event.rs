@@ -1,6 +1,7 @@
 //! The events of a run, as they are written, one JSON object a line, and read back by judge, report and page.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -216,6 +217,38 @@ pub enum FaultKind {
     Pause,
     /// SIGTERM, wait for the exit, start again.
     Restart,
+    /// A call fails at an address. A node that lives on is killed later.
+    Fail,
+}
+
+/// What a failed call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Errno {
+    /// The device failed.
+    #[serde(rename = "EIO")]
+    Io,
+    /// The disk is full.
+    #[serde(rename = "ENOSPC")]
+    NoSpace,
+}
+
+impl Errno {
+    /// The number that the kernel gives it.
+    pub fn number(self) -> i32 {
+        match self {
+            Self::Io => 5,
+            Self::NoSpace => 28,
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Io => "EIO",
+            Self::NoSpace => "ENOSPC",
+        })
+    }
 }
 
 /// One planned fault.
@@ -230,6 +263,9 @@ pub struct FaultSetup {
     pub node: String,
     /// Where in a flush, for an aimed fault.
     pub asked: Option<Address>,
+    /// What the call returns, for [`FaultKind::Fail`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errno: Option<Errno>,
     /// The trigger in words, for every fault.
     pub when: String,
 }
@@ -276,7 +312,8 @@ pub enum NodeEvent {
         /// The fault.
         fault: FaultId,
     },
-    /// The address was met: everything else was held, what was in flight has ended, the signal is delivered.
+    /// The address was met: everything else was held, what was in flight has ended, the signal is delivered. Or the call
+    /// there was made to fail, and nothing was held.
     Landed {
         /// The fault.
         fault: FaultId,

@@ -19,4 +19,6 @@ pub enum Latency {
     },
     /// One of these measured values, in microseconds, each as likely.
     Empirical(Vec<u64>),
+    /// The sync is not made at all and succeeds at once.
+    NotMade,
 }

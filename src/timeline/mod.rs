@@ -12,7 +12,7 @@ pub mod wire;
 
 pub use address::{Address, HeightRange, HeightSource, Heights, Landed, Mode, Phase, StoreProgress, WriteAt};
 pub use event::{
-    Event, Exit, ExitCause, Expect, FaultId, FaultKind, FaultSetup, Hashes, NodeEvent, NodeSetup, Record, Role,
+    Errno, Event, Exit, ExitCause, Expect, FaultId, FaultKind, FaultSetup, Hashes, NodeEvent, NodeSetup, Record, Role,
     RunStarted, Setup, Status, SyncLatency, Tally, Tier, VERSION,
 };
 pub use latency::Latency;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use super::units::Delay;
-use crate::timeline::{Address, Expect, FaultKind, Latency, Role, Tier};
+use crate::timeline::{Address, Errno, Expect, FaultKind, Latency, Role, Tier};
 
 /// A whole topology.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,6 +134,10 @@ pub struct Fault {
     pub trigger: Trigger,
     /// How long a pause lasts, or how long the node stays down.
     pub down: Delay,
+    /// What the call returns, of a fault that makes one fail.
+    pub errno: Option<Errno>,
+    /// How long a node that lives on after a failed call is left alone.
+    pub lives_on: Option<Delay>,
     /// How long it is waited for once it could land, in milliseconds.
     pub within_ms: u64,
 }

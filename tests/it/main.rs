@@ -8,6 +8,7 @@ mod compose;
 mod engine_docker;
 mod engine_docker_fake;
 mod engine_process;
+mod failing;
 mod kills;
 mod leftovers;
 mod network;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::timeline::{
-    Address, Commit, Event, Exit, ExitCause, Expect, FaultId, FaultKind, FaultSetup, Hashes, HeightKind, HeightRange,
-    HeightSource, Heights, Landed, Layout, Mode, NodeEvent, NodeSetup, Phase, RunStarted, Setup, Status, StoreProgress,
-    Tally, Tier, WriteAt,
+    Address, Commit, Errno, Event, Exit, ExitCause, Expect, FaultId, FaultKind, FaultSetup, Hashes, HeightKind,
+    HeightRange, HeightSource, Heights, Landed, Layout, Mode, NodeEvent, NodeSetup, Phase, RunStarted, Setup, Status,
+    StoreProgress, Tally, Tier, WriteAt,
 };
 
 mod properties;
@@ -49,6 +49,7 @@ fn kill() -> FaultSetup {
             mode: Some(Mode::BlockSync),
             window: Some(2),
         }),
+        errno: None,
         when: "at the address".to_owned(),
     }
 }

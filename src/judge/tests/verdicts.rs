@@ -57,6 +57,50 @@ fn an_unproven_kill_makes_the_run_inconclusive() {
     }
 }
 
+/// A sync of the late node's state is made to fail at second 20; then it ends so, and leaves these heights.
+fn failed(exit: Exit, stored: Heights) -> Run {
+    let mut asked = kill();
+    asked.kind = FaultKind::Fail;
+    asked.errno = Some(Errno::NoSpace);
+    asked.asked = asked.asked.map(|address| Address { write: None, ..address });
+    let mut run = Run::new(vec![asked.clone()], Expect::default());
+    for node in ALL {
+        run.started(0, node, 1);
+    }
+    run.follow(1, 60, &["v0", "v1", "v2", "v3"]);
+    let landed = Landed { write: None, ..landed(31) };
+    run.agent(20, "late", NodeEvent::Landed { fault: asked.id.clone(), start: 1, landed, held_us: 0 });
+    run.exited(21, "late", 1, exit, ExitCause::Fault(asked.id), &["No space left on device (os error 28)"]);
+    run.push(21, Some("late"), Event::Stored { after_start: 1, heights: stored });
+    run.started(22, "late", 2);
+    run.follow(25, 60, &["late"]);
+    run.end(true);
+    run
+}
+
+#[test]
+fn a_node_that_ends_where_its_disk_fails_has_done_well() {
+    for exit in [Exit::Code(1), Exit::Signal(6), Exit::Signal(9)] {
+        for heights in [Heights::new(89, 89, 120), Heights::new(89, 120, 120)] {
+            let judgement = failed(exit, heights).verdict();
+            assert_eq!(found(&judgement), [], "{exit:?}, {heights}");
+            assert!(judgement.faults[0].proven, "{judgement:?}");
+            assert_eq!(judgement.faults[0].predicted.as_deref(), Some("89 / 89 or 120 / 120"));
+            assert_eq!(judgement.notes.iter().filter(|n| n.kind == "failed-call").count(), 1);
+            assert!(judgement.notes.iter().all(|n| n.kind != "unclean-stop"), "{:?}", judgement.notes);
+        }
+    }
+}
+
+#[test]
+fn a_node_that_goes_on_after_a_failed_sync_is_found() {
+    for heights in [Heights::new(120, 89, 120), Heights::new(89, 120, 151)] {
+        let judgement = failed(Exit::Signal(9), heights).verdict();
+        assert_eq!(found(&judgement), [(Verdict::ExpectationFailed, Some("late"), Some(120))], "{heights}");
+        assert!(judgement.findings[0].detail.contains("ENOSPC"), "{}", judgement.findings[0].detail);
+    }
+}
+
 #[test]
 fn a_missed_fault_says_what_was_seen() {
     let mut run = Run::new(vec![kill()], Expect::default());
@@ -172,6 +216,7 @@ fn a_chain_may_stand_while_a_fault_holds_a_third_away() {
         kind: FaultKind::Pause,
         node: node.to_owned(),
         asked: None,
+        errno: None,
         when: "at 20 s".to_owned(),
     };
     let faults = vec![pause("v2", "a"), pause("v3", "b")];

@@ -1,7 +1,7 @@
 //! `faults`: a trigger and an action each.
 
 use super::chain::HEIGHT_MAX;
-use crate::timeline::{Address, FaultKind, HeightRange, Mode, Phase, WriteAt};
+use crate::timeline::{Address, Errno, FaultKind, HeightRange, Mode, Phase, WriteAt};
 use crate::topology::diagnostic::Problem;
 use crate::topology::reader::{At, Fields, Reader, listed};
 use crate::topology::similar::nearest;
@@ -21,10 +21,13 @@ pub(super) struct Known<'a> {
 const DOWN_MS: u64 = 500;
 /// How long a fault is waited for when it does not say.
 const WITHIN_MS: u64 = 60_000;
+/// How long a node that lives on after a failed call is left alone when the fault does not say.
+const LIVES_ON_MS: u64 = 3_000;
 const TIMES_MAX: u64 = 10_000;
-const ACTIONS: &[&str] = &["kill", "stop", "pause", "restart"];
+const ACTIONS: &[&str] = &["kill", "stop", "pause", "restart", "fail"];
 const TRIGGERS: &[&str] = &["at", "every", "after"];
-const KEYS: &[&str] = &["name", "kill", "stop", "pause", "restart", "at", "every", "after", "for", "within"];
+const KEYS: &[&str] =
+    &["name", "kill", "stop", "pause", "restart", "fail", "errno", "at", "every", "after", "for", "within"];
 const ADDRESS_KEYS: &[&str] = &["height", "store", "sync", "write", "phase", "mode", "window"];
 
 /// Every fault that could be read.
@@ -48,6 +51,8 @@ fn fault(reader: &mut Reader, at: &At, position: usize, known: &Known) -> Option
     let kind = action.map(|(kind, _)| kind);
     let trigger = trigger(reader, &fields);
     let down = down(reader, &fields, kind);
+    let errno = errno(reader, &fields, kind);
+    let lives_on = lives_on(reader, &fields, kind);
     let within_ms = fields.get("within").map_or(Some(WITHIN_MS), |at| reader.unit(&at, "60s", units::duration_ms));
     if let (Some(Trigger::Address(_)), Some(FaultKind::Pause | FaultKind::Restart)) = (&trigger, kind) {
         let title = "only `kill` and `stop` can be aimed at an address";
@@ -58,6 +63,9 @@ fn fault(reader: &mut Reader, at: &At, position: usize, known: &Known) -> Option
         );
         return None;
     }
+    if let (Some(trigger), Some(FaultKind::Fail)) = (&trigger, kind) {
+        can_fail(reader, &fields, trigger)?;
+    }
     Some(Fault {
         position,
         name: name?,
@@ -65,6 +73,8 @@ fn fault(reader: &mut Reader, at: &At, position: usize, known: &Known) -> Option
         target: target?,
         trigger: trigger?,
         down: down?,
+        errno: errno?,
+        lives_on: lives_on?,
         within_ms: within_ms?,
     })
 }
@@ -92,6 +102,7 @@ fn action<'a>(reader: &mut Reader, fields: &Fields<'a>) -> Option<(FaultKind, At
             "kill" => FaultKind::Kill,
             "stop" => FaultKind::Stop,
             "pause" => FaultKind::Pause,
+            "fail" => FaultKind::Fail,
             _ => FaultKind::Restart,
         };
         found = Some((kind, at));
@@ -364,9 +375,9 @@ fn after(reader: &mut Reader, at: &At) -> Option<Trigger> {
 fn down(reader: &mut Reader, fields: &Fields, kind: Option<FaultKind>) -> Option<Delay> {
     let kind = kind?;
     let pause = kind == FaultKind::Pause;
-    if let Some(at) = fields.get("for").filter(|_| !pause) {
-        let problem =
-            Problem::at_key("not-for-this-action", &at.path, "`for` belongs to `pause`").label("of no use here");
+    if let Some(at) = fields.get("for").filter(|_| !pause && kind != FaultKind::Fail) {
+        let title = "`for` belongs to `pause` and `fail`";
+        let problem = Problem::at_key("not-for-this-action", &at.path, title).label("of no use here");
         reader.push(problem.help("a node that was killed or stopped comes back after `restart: { after: 500ms }`"));
         return None;
     }
@@ -388,4 +399,46 @@ fn down(reader: &mut Reader, fields: &Fields, kind: Option<FaultKind>) -> Option
         (None, FaultKind::Restart) => Some(Delay::fixed(0)),
         (None, _) => Some(Delay::fixed(DOWN_MS)),
     }
+}
+
+/// What a failed call returns.
+fn errno(reader: &mut Reader, fields: &Fields, kind: Option<FaultKind>) -> Option<Option<Errno>> {
+    let at = fields.get("errno");
+    if kind == Some(FaultKind::Fail) {
+        let word = at.map_or(Some("EIO"), |at| reader.word(&at, &["EIO", "ENOSPC"]))?;
+        return Some(Some(if word == "EIO" { Errno::Io } else { Errno::NoSpace }));
+    }
+    if let Some(at) = at.filter(|_| kind.is_some()) {
+        let problem = Problem::at_key("not-for-this-action", &at.path, "`errno` belongs to `fail`");
+        reader.push(problem.label("of no use here").help("write `fail: NODE` to let a call fail at an address"));
+        return None;
+    }
+    Some(None)
+}
+
+/// How long a node that lives on after a failed call is left alone.
+fn lives_on(reader: &mut Reader, fields: &Fields, kind: Option<FaultKind>) -> Option<Option<Delay>> {
+    if kind != Some(FaultKind::Fail) {
+        return Some(None);
+    }
+    let given = fields.get("for").map_or(Some(Delay::fixed(LIVES_ON_MS)), |at| reader.unit(&at, "3s", units::delay));
+    given.map(Some)
+}
+
+/// A call can be made to fail only before it is made.
+fn can_fail(reader: &mut Reader, fields: &Fields, trigger: &Trigger) -> Option<()> {
+    let example = "write `at: { store: state.db, sync: 1, phase: before }`";
+    let problem = match trigger {
+        Trigger::Address(address) if address.phase == Phase::Before => return Some(()),
+        Trigger::Address(_) => {
+            let title = "a call that has returned cannot be made to fail";
+            Problem::new("cannot-fail", &fields.path.key("at").key("phase"), title).label("must be `before`")
+        }
+        _ => {
+            let title = "`fail` needs the address of a sync or a write";
+            Problem::at_key("cannot-fail", &fields.path.key("fail"), title).label("which call?")
+        }
+    };
+    reader.push(problem.help(example));
+    None
 }

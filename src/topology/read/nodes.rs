@@ -55,6 +55,7 @@ fn group(reader: &mut Reader, at: &At, chain: Option<&Chain>) -> Option<Group> {
     let start = fields.get("start").map_or(Some(Start::Run), |at| start(reader, &at));
     let peers = fields.get("peers").map_or(Some(Peers::All), |at| peers(reader, &at));
     let sync_latency = fields.get("disk").map_or(Some(IndexMap::new()), |at| disk(reader, &at));
+    consent(reader, &fields, sync_latency.as_ref());
     let watch = fields.get("watch").map_or(Some(None), |at| watch(reader, &at, sync_latency.as_ref()));
     let options = options(reader, &fields);
     if let (Some(at), Some(Chain::Cometbft(_))) = (fields.get("options"), chain) {
@@ -99,6 +100,20 @@ fn power(reader: &mut Reader, fields: &Fields, role: Option<Role>) -> Option<u64
             None
         }
         (Some(at), _) => reader.whole(&at, 1, POWER_MAX),
+    }
+}
+
+/// Syncs that are not made need consent, as the reference node's own `no-sync` does.
+fn consent(reader: &mut Reader, fields: &Fields, latency: Option<&IndexMap<String, Latency>>) {
+    let none = latency.is_some_and(|latency| latency.values().any(|latency| *latency == Latency::NotMade));
+    let given = fields.get("unsafe").is_some_and(|at| *at.tree == Tree::Bool(true));
+    if let Some(at) = fields.get("disk").filter(|_| none && !given) {
+        let title = "syncs that are not made lose blocks at a power cut, and are for profiling only";
+        reader.push(
+            Problem::new("unsafe-storage", &at.path.key("sync"), title)
+                .label("needs consent")
+                .help("write `unsafe: true` in this group, or give `sync` a duration"),
+        );
     }
 }
 
@@ -183,6 +198,7 @@ fn latency(reader: &mut Reader, at: &At) -> Option<Latency> {
     let what = "a duration or a distribution";
     match at.tree {
         Tree::Map(_) => {}
+        Tree::Text(word) if word == "none" => return Some(Latency::NotMade),
         Tree::Text(_) | Tree::Int(_) | Tree::Float(_) => {
             return reader.unit(at, "4ms", units::duration_us).map(Latency::Fixed);
         }

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use midflush::agent::Supervisor;
 use midflush::agent_client::protocol::{AgentRecord, Arm, ArmAction, Signal, StartRequest};
 use midflush::timeline::{
-    Commit, Exit, ExitCause, FaultId, HeightMark, HeightSource, Heights, Landed, Latency, Layout, LogMark, LogMeaning,
-    Mode, NodeEvent, Store, Tier,
+    Commit, Errno, Exit, ExitCause, FaultId, HeightMark, HeightSource, Heights, Landed, Latency, Layout, LogMark,
+    LogMeaning, Mode, NodeEvent, Store, Tier,
 };
 
 use program::{BIG, PROGRAM};
@@ -235,6 +235,48 @@ fn an_aimed_stop_delivers_sigterm_and_lets_the_event_go() {
     let events = run(home.path(), request);
     assert_eq!(landed(&events).height, 3);
     assert_eq!(end(&events), (&Exit::Signal(15), &ExitCause::Fault(fault("aimed"))));
+}
+
+#[test]
+fn a_call_that_fails_is_not_made_and_the_end_that_follows_is_the_faults() {
+    for (address, heights) in [
+        ("{ height: 3, store: state.db, sync: 1, phase: before }", (2, 2, 3)),
+        ("{ height: 3, store: application.db, write: first, phase: before }", (2, 2, 3)),
+        ("{ height: 3, store: blockstore.db, sync: 1, write: first, phase: before }", (2, 2, 2)),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let mut request = request("chain", Tier::Record);
+        request.arms = vec![arm(address, ArmAction::Fail(Errno::NoSpace))];
+        let events = run(home.path(), request);
+        assert_eq!(landed(&events).height, 3, "{address}");
+        let (app, state, store) = heights;
+        assert_eq!(stored(home.path()), Heights::new(app, state, store), "{address}");
+        // The program panics at the first error.
+        assert_eq!(end(&events), (&Exit::Code(101), &ExitCause::Fault(fault("aimed"))), "{address}");
+        let NodeEvent::Exited { tail, .. } = &events.last().unwrap().event else { unreachable!("checked above") };
+        assert!(tail.iter().any(|line| line.contains("code: 28")), "{tail:?}");
+    }
+    let home = tempfile::tempdir().unwrap();
+    let supervisor = Supervisor::new(home.path()).unwrap();
+    let mut request = request("chain", Tier::Record);
+    request.arms = vec![arm("{ store: state.db, sync: 1, phase: after }", ArmAction::Fail(Errno::Io))];
+    supervisor.start(request).unwrap_err();
+}
+
+#[test]
+fn a_sync_that_is_not_made_succeeds_and_counts() {
+    let home = tempfile::tempdir().unwrap();
+    let events = run(home.path(), request("pipe", Tier::Observe));
+    assert_ne!(end(&events).0, &Exit::Code(0), "a pipe cannot be synced");
+    let mut request = request("pipe", Tier::Observe);
+    request.sync_latency = BTreeMap::from([("*".to_owned(), Latency::NotMade)]);
+    let events = run(home.path(), request);
+    assert_eq!(end(&events), (&Exit::Code(0), &ExitCause::Own));
+    let flushes = events.iter().filter_map(|record| match &record.event {
+        NodeEvent::Tally(tally) => Some(tally.flushes),
+        _ => None,
+    });
+    assert_eq!(flushes.sum::<u64>(), 3);
 }
 
 #[test]

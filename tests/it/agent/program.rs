@@ -24,6 +24,7 @@ fn program() {
             std::thread::sleep(Duration::from_secs(60));
         },
         "synced" => synced(),
+        "pipe" => pipe(),
         other => panic!("no program {other}"),
     }
     std::process::exit(0);
@@ -124,6 +125,24 @@ fn storm() {
     for h in 1..=100 {
         put(&blocks, h);
         blocks.sync_data().unwrap();
+    }
+}
+
+/// Syncs what cannot be synced: a pipe in place of each store's file.
+fn pipe() {
+    let open = |path: &str| {
+        fs::create_dir_all(path.split_once('/').unwrap().0).unwrap();
+        if !fs::exists(path).unwrap() {
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        }
+        OpenOptions::new().read(true).write(true).open(path).unwrap()
+    };
+    let (blocks, state) = (open("blocks/pipe"), open("state/pipe"));
+    for _ in 0..3 {
+        blocks.sync_all().unwrap();
+        state.sync_all().unwrap();
+        state.sync_all().unwrap();
     }
 }
 
