@@ -56,7 +56,7 @@ impl Client {
 
     /// Unpacks a tar archive of plain files and folders below the node's home.
     pub async fn put_files(&self, tar: Bytes) -> Result<(), ClientError> {
-        self.tell("put files", Method::PUT, "/v1/files", tar, FILES).await
+        self.bytes("put files", Method::PUT, "/v1/files", tar, FILES).await.map(drop)
     }
 
     /// A tar archive of these paths below the node's home; a missing one is left out.
@@ -68,14 +68,12 @@ impl Client {
 
     /// Copies a folder of the agent's machine to a path below home, which must not exist.
     pub async fn clone_from(&self, request: &CloneRequest) -> Result<(), ClientError> {
-        let body = json("copy a folder", request)?;
-        self.tell("copy a folder", Method::POST, "/v1/clone", body, FILES).await
+        self.order("copy a folder", Method::POST, "/v1/clone", request, FILES).await
     }
 
     /// Replaces a path below home by another one below home.
     pub async fn restore(&self, request: &RestoreRequest) -> Result<(), ClientError> {
-        let body = json("restore a folder", request)?;
-        self.tell("restore a folder", Method::POST, "/v1/restore", body, FILES).await
+        self.order("restore a folder", Method::POST, "/v1/restore", request, FILES).await
     }
 
     /// Starts the node. The answer comes when the program runs: an `exec` that fails is a refusal.
@@ -86,20 +84,18 @@ impl Client {
 
     /// Sends a signal to the node. Status 409 when it does not run.
     pub async fn signal(&self, request: &SignalRequest) -> Result<(), ClientError> {
-        let body = json("signal the node", request)?;
-        self.tell("signal the node", Method::POST, "/v1/signal", body, QUICK).await
+        self.order("signal the node", Method::POST, "/v1/signal", request, QUICK).await
     }
 
     /// Waits for an address. Status 400 when the address can never be met as asked.
     pub async fn arm(&self, request: &Arm) -> Result<(), ClientError> {
-        let body = json("arm a fault", request)?;
-        self.tell("arm a fault", Method::POST, "/v1/arm", body, QUICK).await
+        self.order("arm a fault", Method::POST, "/v1/arm", request, QUICK).await
     }
 
     /// Takes an armed fault back. Status 404 when it is not armed: it has landed, or its process has ended.
     pub async fn disarm(&self, fault: &FaultId) -> Result<(), ClientError> {
-        let body = json("disarm a fault", &Disarm { fault: fault.clone() })?;
-        self.tell("disarm a fault", Method::DELETE, "/v1/arm", body, QUICK).await
+        let request = Disarm { fault: fault.clone() };
+        self.order("disarm a fault", Method::DELETE, "/v1/arm", &request, QUICK).await
     }
 
     /// Everything that the agent saw after position `after` (0 is all), and then what it sees, as it happens.
@@ -157,15 +153,16 @@ impl Client {
             .map_err(|error| ClientError::new(what, ClientErrorKind::Answer(error.to_string())))
     }
 
-    pub(super) async fn tell(
+    /// Sends a request with a JSON body to which the answer is empty.
+    pub(super) async fn order<T: Serialize>(
         &self,
         what: &'static str,
         method: Method,
         target: &str,
-        body: Bytes,
+        request: &T,
         deadline: Duration,
     ) -> Result<(), ClientError> {
-        self.bytes(what, method, target, body, deadline).await.map(drop)
+        self.bytes(what, method, target, json(what, request)?, deadline).await.map(drop)
     }
 
     pub(super) async fn bytes(
@@ -208,7 +205,7 @@ impl Client {
     }
 }
 
-pub(super) fn json<T: Serialize>(what: &'static str, value: &T) -> Result<Bytes, ClientError> {
+fn json<T: Serialize>(what: &'static str, value: &T) -> Result<Bytes, ClientError> {
     serde_json::to_vec(value)
         .map(Bytes::from)
         .map_err(|error| ClientError::new(what, ClientErrorKind::Answer(error.to_string())))

@@ -3,15 +3,14 @@
 use bytes::Bytes;
 use hyper::Method;
 
-use super::client::{Client, FILES, QUICK, json};
+use super::client::{Client, FILES, QUICK};
 use super::error::ClientError;
 use super::protocol::{PinRequest, Probe, Usage};
 
 impl Client {
     /// Keeps the agent, and every node that it starts from now on, on these processors.
     pub async fn pin(&self, request: &PinRequest) -> Result<(), ClientError> {
-        let body = json("pin the node", request)?;
-        self.tell("pin the node", Method::POST, "/v1/pin", body, QUICK).await
+        self.order("pin the node", Method::POST, "/v1/pin", request, QUICK).await
     }
 
     /// What the running node has used since its start. Status 409 when it does not run.

@@ -7,7 +7,7 @@ use clap::{Subcommand, ValueEnum};
 use super::{CliError, Code};
 use crate::node::app::checkpoint;
 use crate::node::build::{BuildOptions, Forge, build_chain, building_config};
-use crate::node::config::{Home, Storage, load_key};
+use crate::node::config::{Home, Storage, load_genesis, load_key};
 use crate::node::crypto::SecretKey;
 use crate::node::defect::Defect;
 use crate::node::init::{self, Network};
@@ -15,7 +15,6 @@ use crate::node::ledger::{Ledger, rollback};
 use crate::node::log::Log;
 use crate::node::start;
 use crate::node::store::{Disk as _, FileDisk, StoreName};
-use crate::node::types::Genesis;
 
 /// Runs the reference node or works on its folder.
 #[derive(Debug, clap::Args)]
@@ -172,7 +171,7 @@ fn init(args: &InitArgs) -> Result<Code, CliError> {
 fn build(args: &BuildArgs) -> Result<Code, CliError> {
     let home = Home::new(&args.home);
     let path = args.genesis.clone().unwrap_or_else(|| home.config("genesis.json"));
-    let genesis = Genesis::load(&path).map_err(input)?;
+    let genesis = load_genesis(&path).map_err(input)?;
     if StoreName::ALL.iter().any(|name| home.data().join(name.file()).exists()) {
         return Err(input(format!("build a chain in {}: there is one already", home.data().display())));
     }

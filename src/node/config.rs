@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::crypto::SecretKey;
 use super::defect::Defect;
-use super::types::{Genesis, GenesisError, Height};
+use super::types::{Genesis, Height};
 
 /// When the node makes its writes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,9 +189,6 @@ pub enum ConfigError {
         /// Why.
         reason: String,
     },
-    /// The genesis file.
-    #[error(transparent)]
-    Genesis(#[from] GenesisError),
 }
 
 /// The paths of a home.
@@ -246,7 +243,7 @@ impl Home {
 
     /// Reads `config/genesis.json`.
     pub fn genesis(&self) -> Result<Genesis, ConfigError> {
-        Ok(Genesis::load(&self.config("genesis.json"))?)
+        load_genesis(&self.config("genesis.json"))
     }
 
     /// Reads `config/key.json`.
@@ -254,6 +251,13 @@ impl Home {
         let path = self.config("key.json");
         load_key(&path)
     }
+}
+
+/// Reads and checks a genesis file.
+pub fn load_genesis(path: &Path) -> Result<Genesis, ConfigError> {
+    let genesis: Genesis = read_json(path)?;
+    genesis.check().map_err(|reason| ConfigError::Invalid { path: path.to_owned(), reason })?;
+    Ok(genesis)
 }
 
 /// Reads a key file: `{"secret": "<64 hex digits>"}`.

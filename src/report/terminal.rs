@@ -227,10 +227,13 @@ fn ending(out: &mut String, state: &LiveState, judgement: &Judgement) {
     if let Some(started) = &state.started {
         let _ = writeln!(out, "run again  {}", words::clean(&started.again));
     }
+    // The program as it was called for this run, which is not always on the search path.
+    let again = state.started.as_ref().map_or("", |started| started.again.as_str());
+    let program = again.split_once(" run ").map_or("midflush", |(program, _)| program);
     // The page serves the folder that the run's folder lies in.
     if let Some((results, run)) = judgement.results.rsplit_once('/') {
         let results = if results.contains(' ') { format!("'{results}'") } else { results.to_owned() };
-        let _ = writeln!(out, "look       midflush serve --results {results}");
+        let _ = writeln!(out, "look       {} serve --results {results}", words::clean(program));
         let _ = writeln!(out, "           then open http://127.0.0.1:8420/runs/{run}");
     }
 }

@@ -13,7 +13,7 @@ mod validators;
 
 pub use block::{BLOCK_BYTES_MAX, Block, BlockId, BlockMeta, Header, PART_BYTES, PartSetHeader, data_hash};
 pub use commit::{Commit, CommitError, VoteKind, vote_sign_bytes};
-pub use genesis::{Genesis, GenesisError, GenesisValidator};
+pub use genesis::{Genesis, GenesisValidator};
 pub use hash::{Hash, merkle_root, sha256};
 pub use params::ConsensusParams;
 pub use results::{BlockResults, TxResult};
