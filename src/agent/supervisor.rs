@@ -40,14 +40,17 @@ struct State {
 }
 
 impl Supervisor {
-    /// For a node whose files lie in `home`. The folder must be there: an agent that gets going after its run was removed,
-    /// since its controller died between its fork and its start, must not bring the run's folder back.
+    /// For a node whose files lie in `home`, which is made if it is not there. The folder around it must be: an agent that
+    /// gets going after its run was removed, since its controller died between its fork and its start, must not bring the
+    /// run's folder back.
     pub fn new(home: &Path) -> Result<Self, AgentError> {
-        match fs::create_dir(home.join(OWN_FOLDER)) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(AgentError::io("make a folder in the node's home")(error));
+        for folder in [home, &home.join(OWN_FOLDER)] {
+            match fs::create_dir(folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(AgentError::io("make a folder of the node")(error));
+                }
+                _ => {}
             }
-            _ => {}
         }
         let home = fs::canonicalize(home).map_err(AgentError::io("find the node's home"))?;
         // Children that a node leaves behind come to this process, which reaps them.

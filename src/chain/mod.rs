@@ -4,12 +4,16 @@
 //! connection or starts a process: effects are the engine's, the agent's and the run's.
 
 pub mod cometbft;
+mod ed25519;
+pub mod gnoland;
 mod marks;
 mod metrics;
+mod program;
 pub mod reference;
 mod rpc;
 #[cfg(test)]
 mod sample;
+mod toml;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The RPC shapes of CometBFT, which the reference node speaks too.
+//! The RPC shapes of CometBFT, which the reference node speaks too, and what its relatives have in common with them.
 //!
 //! What is lenient and what is strict in reading them is told in [`crate::timeline::wire`]; `sync_info` may be spelt as the
 //! command line does.
@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::{ChainError, Rpc};
-use crate::timeline::wire::{self, Encoding, Object, WireError, answer, brief, either, field, number, object};
+use crate::timeline::wire::{self, Encoding, WireError, answer, brief, either, field, number, object};
 use crate::timeline::{Hashes, Status};
 
 /// Most headers that `/blockchain` gives in one answer.
@@ -26,19 +26,7 @@ impl Rpc for CometShapes {
     }
 
     fn status(&self, body: &[u8]) -> Result<Status, ChainError> {
-        let result = answer(body)?;
-        let sync = either(&result, "sync_info", "SyncInfo")?;
-        let sync = object(sync, "sync_info")?;
-        let catching_up = match sync.get("catching_up") {
-            Some(Value::Bool(flag)) => *flag,
-            other => return Err(ChainError::new(format!("`catching_up` is no truth value: {}", brief(other)))),
-        };
-        Ok(Status {
-            height: number(sync, "latest_block_height")?,
-            catching_up,
-            peers: None,
-            app_hash: hash(sync, "latest_app_hash")?,
-        })
+        status(body, Encoding::Hex)
     }
 
     fn peers_request(&self) -> String {
@@ -46,30 +34,15 @@ impl Rpc for CometShapes {
     }
 
     fn peers(&self, body: &[u8]) -> Result<u32, ChainError> {
-        let peers = number(&answer(body)?, "n_peers")?;
-        u32::try_from(peers).map_err(|_| ChainError::new(format!("`n_peers` is {peers}")))
+        peers(body)
     }
 
     fn hashes_request(&self, first: u64, last: u64) -> String {
-        let last = last.min(first.saturating_add(HEADERS_MAX - 1));
-        format!("/blockchain?minHeight={first}&maxHeight={last}")
+        headers_request(first, last)
     }
 
     fn hashes(&self, body: &[u8]) -> Result<Hashes, ChainError> {
-        let result = answer(body)?;
-        let Some(Value::Array(metas)) = result.get("block_metas") else {
-            return Err(ChainError::new(format!("`block_metas` is no list: {}", brief(result.get("block_metas")))));
-        };
-        let mut blocks = metas.iter().map(block).collect::<Result<Vec<_>, _>>()?;
-        blocks.sort_by_key(|(height, ..)| *height);
-        let first =
-            blocks.first().map(|(height, ..)| *height).ok_or_else(|| ChainError::new("no block in the answer"))?;
-        for (expected, (height, ..)) in (first..).zip(&blocks) {
-            if *height != expected {
-                return Err(ChainError::new(format!("height {expected} is missing between {first} and {height}")));
-            }
-        }
-        Ok(Hashes { first, blocks: blocks.into_iter().map(|(_, id, app)| (id, app)).collect() })
+        headers(body, Encoding::Hex)
     }
 
     fn submit_request(&self, transaction: &[u8]) -> String {
@@ -81,21 +54,62 @@ impl Rpc for CometShapes {
     }
 }
 
+/// `/status`, with hashes in this encoding.
+pub(super) fn status(body: &[u8], encoding: Encoding) -> Result<Status, ChainError> {
+    let result = answer(body)?;
+    let sync = either(&result, "sync_info", "SyncInfo")?;
+    let sync = object(sync, "sync_info")?;
+    let catching_up = match sync.get("catching_up") {
+        Some(Value::Bool(flag)) => *flag,
+        other => return Err(ChainError::new(format!("`catching_up` is no truth value: {}", brief(other)))),
+    };
+    Ok(Status {
+        height: number(sync, "latest_block_height")?,
+        catching_up,
+        peers: None,
+        app_hash: wire::hash(sync, "latest_app_hash", encoding)?,
+    })
+}
+
+/// `/net_info`.
+pub(super) fn peers(body: &[u8]) -> Result<u32, ChainError> {
+    let peers = number(&answer(body)?, "n_peers")?;
+    u32::try_from(peers).map_err(|_| ChainError::new(format!("`n_peers` is {peers}")))
+}
+
+/// The request for headers from `first` on, as many as one answer holds.
+pub(super) fn headers_request(first: u64, last: u64) -> String {
+    let last = last.min(first.saturating_add(HEADERS_MAX - 1));
+    format!("/blockchain?minHeight={first}&maxHeight={last}")
+}
+
+/// `/blockchain`, with hashes in this encoding: newest first in the answer, in height order here.
+pub(super) fn headers(body: &[u8], encoding: Encoding) -> Result<Hashes, ChainError> {
+    let result = answer(body)?;
+    let Some(Value::Array(metas)) = result.get("block_metas") else {
+        return Err(ChainError::new(format!("`block_metas` is no list: {}", brief(result.get("block_metas")))));
+    };
+    let mut blocks = metas.iter().map(|meta| block(meta, encoding)).collect::<Result<Vec<_>, _>>()?;
+    blocks.sort_by_key(|(height, ..)| *height);
+    let first = blocks.first().map(|(height, ..)| *height).ok_or_else(|| ChainError::new("no block in the answer"))?;
+    for (expected, (height, ..)) in (first..).zip(&blocks) {
+        if *height != expected {
+            return Err(ChainError::new(format!("height {expected} is missing between {first} and {height}")));
+        }
+    }
+    Ok(Hashes { first, blocks: blocks.into_iter().map(|(_, id, app)| (id, app)).collect() })
+}
+
 /// Height, block id and app hash of one block's meta.
-fn block(meta: &Value) -> Result<(u64, String, String), WireError> {
+fn block(meta: &Value, encoding: Encoding) -> Result<(u64, String, String), WireError> {
     let meta = object(meta, "block_metas[]")?;
     let header = object(field(meta, "header")?, "header")?;
-    let id = hash(object(field(meta, "block_id")?, "block_id")?, "hash")?;
+    let id = wire::hash(object(field(meta, "block_id")?, "block_id")?, "hash", encoding)?;
     let height = number(header, "height")?;
     if id.is_empty() {
         return Err(WireError::new(format!("block {height} has no hash")));
     }
-    Ok((height, id, hash(header, "app_hash")?))
-}
-
-/// Hashes of this family are hex.
-fn hash(object: &Object, name: &str) -> Result<String, WireError> {
-    wire::hash(object, name, Encoding::Hex)
+    Ok((height, id, wire::hash(header, "app_hash", encoding)?))
 }
 
 #[cfg(test)]

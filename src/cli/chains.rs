@@ -3,6 +3,7 @@
 use super::CliError;
 use crate::chain::Chain;
 use crate::chain::cometbft::Cometbft;
+use crate::chain::gnoland::Gnoland;
 use crate::chain::reference::Reference;
 use crate::plan::{ChainPlan, Plan};
 use crate::timeline::Layout;
@@ -15,13 +16,25 @@ pub(crate) fn of(plan: &Plan) -> Result<Box<dyn Chain>, CliError> {
             Box::new(Reference::new(program))
         }
         ChainPlan::Cometbft(_) => Box::new(Cometbft),
+        ChainPlan::Gnoland(_) => Box::new(Gnoland::default()),
     })
+}
+
+/// The same with what has to be found on this machine: the program is in the plan by its path.
+pub(crate) fn found(plan: &Plan) -> Result<Box<dyn Chain>, CliError> {
+    match &plan.chain {
+        ChainPlan::Gnoland(_) => {
+            Ok(Box::new(Gnoland::for_plan(plan).map_err(|e| CliError::input(format!("failed to {e}")))?))
+        }
+        _ => of(plan),
+    }
 }
 
 /// The layouts that a node can be looked at with, by family, and by storage discipline where a family has several; the
 /// first ones first where more than one fits.
 pub(crate) fn layouts() -> Vec<(String, Layout)> {
-    let mut all = vec![("cometbft".to_owned(), Cometbft::known_layout())];
+    let mut all =
+        vec![("cometbft".to_owned(), Cometbft::known_layout()), ("gnoland".to_owned(), Gnoland::known_layout())];
     for storage in [None, Some("per-block"), Some("single-flush"), Some("deferred"), Some("no-sync")] {
         let name = storage.map_or_else(|| "reference".to_owned(), |storage| format!("reference:{storage}"));
         all.extend(Reference::known_layout(storage).ok().map(|layout| (name, layout)));

@@ -89,12 +89,13 @@ fn chain(plan: &Plan) -> String {
             }
             words
         }
+        ChainPlan::Gnoland(gnoland) => {
+            let (build, every) = (build(&gnoland.build), span(gnoland.block_time_ms));
+            let genesis = gnoland.genesis.as_ref().map_or_else(String::new, |file| format!(", genesis {file}"));
+            format!("gnoland on {}, {build}{genesis}, a block every {every} or more", gnoland.database)
+        }
         ChainPlan::Cometbft(cometbft) => {
-            let build = match &cometbft.build {
-                BuildPlan::Binary(path) => format!("program {path}"),
-                BuildPlan::Image(reference) => format!("image {reference}"),
-            };
-            let (app, every) = (&cometbft.app, span(cometbft.block_time_ms));
+            let (build, app, every) = (build(&cometbft.build), &cometbft.app, span(cometbft.block_time_ms));
             format!("cometbft, {app} on {}, {build}, a block every {every} or more", cometbft.database)
         }
     };
@@ -105,6 +106,13 @@ fn chain(plan: &Plan) -> String {
         let _ = write!(words, ", from height {}", plan.initial_height);
     }
     words
+}
+
+fn build(build: &BuildPlan) -> String {
+    match build {
+        BuildPlan::Binary(path) => format!("program {path}"),
+        BuildPlan::Image(reference) => format!("image {reference}"),
+    }
 }
 
 fn node(node: &NodePlan) -> (String, String) {

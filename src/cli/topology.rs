@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{CliError, Code, chains};
 use crate::chain::Chain;
 use crate::plan::{self, BuildPlan, ChainPlan, Plan};
+use crate::run::family;
 use crate::timeline::Layout;
 use crate::topology::{self, Loaded, Problem, Problems};
 
@@ -65,19 +66,26 @@ fn refused(problems: &Problems) -> CliError {
 }
 
 impl Planned {
-    /// Puts the absolute path of the node's program into the plan: a name without `/` is looked up on the search path, a
-    /// relative path beside the topology file.
+    /// Puts absolute paths into the plan, and makes the family know what it needs of this machine: of the program, a name
+    /// without `/` is looked up on the search path, and every relative path is beside the topology file.
     pub(crate) fn find_program(&mut self) -> Result<(), CliError> {
-        let ChainPlan::Cometbft(cometbft) = &mut self.plan.chain else { return Ok(()) };
-        let BuildPlan::Binary(program) = &mut cometbft.build else { return Ok(()) };
         let dir = self.file.parent().unwrap_or(Path::new("."));
-        let found = find(program, dir, std::env::var_os("PATH").as_deref()).ok_or_else(|| {
-            CliError::input(format!(
-                "there is no program `{program}`; give its path with `--set chain.cometbft.binary=PATH`, \
-                 or an image with `--set chain.cometbft.image=REFERENCE`"
-            ))
-        })?;
-        *program = found.to_string_lossy().into_owned();
+        let family = family(&self.plan.chain);
+        if let Some(BuildPlan::Binary(program)) = self.plan.chain.build_mut() {
+            let found = find(program, dir, std::env::var_os("PATH").as_deref()).ok_or_else(|| {
+                CliError::input(format!(
+                    "there is no program `{program}`; give its path with `--set chain.{family}.binary=PATH`, \
+                     or an image with `--set chain.{family}.image=REFERENCE`"
+                ))
+            })?;
+            *program = found.to_string_lossy().into_owned();
+        }
+        if let ChainPlan::Gnoland(gnoland) = &mut self.plan.chain {
+            for path in [&mut gnoland.genesis, &mut gnoland.root].into_iter().flatten() {
+                *path = dir.join(&*path).to_string_lossy().into_owned();
+            }
+        }
+        self.chain = chains::found(&self.plan)?;
         Ok(())
     }
 }

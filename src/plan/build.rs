@@ -5,7 +5,8 @@ use rand::{Rng, RngExt};
 
 use super::draw::{Purpose, delay_ms, stream};
 use super::{
-    BuildPlan, ChainPlan, CometbftPlan, LoadPlan, NodePlan, Plan, ReferencePlan, StartAt, faults::faults, graph,
+    BuildPlan, ChainPlan, CometbftPlan, GnolandPlan, LoadPlan, NodePlan, Plan, ReferencePlan, StartAt, faults::faults,
+    graph,
 };
 use crate::topology::{Chain, Group, Problem, Start, Topology};
 
@@ -19,6 +20,8 @@ const CONVERGE_WITHIN_MS: u64 = 60_000;
 const CHAIN_NAME_MAX: usize = 28;
 /// The program of a CometBFT node when the topology names none.
 const COMETBFT_BINARY: &str = "cometbft";
+/// The program of a gnoland node when the topology names none.
+const GNOLAND_BINARY: &str = "gnoland";
 
 /// Makes the plan. The same topology and seed give the same plan, byte for byte.
 ///
@@ -72,11 +75,23 @@ fn chain(chain: &Chain) -> ChainPlan {
             app: cometbft.app.clone(),
             database: cometbft.database.clone(),
             block_time_ms: cometbft.block_time_ms,
-            build: match (&cometbft.binary, &cometbft.image) {
-                (None, Some(image)) => BuildPlan::Image(image.clone()),
-                (binary, _) => BuildPlan::Binary(binary.clone().unwrap_or_else(|| COMETBFT_BINARY.to_owned())),
-            },
+            build: made_from(cometbft.binary.as_ref(), cometbft.image.as_ref(), COMETBFT_BINARY),
         }),
+        Chain::Gnoland(gnoland) => ChainPlan::Gnoland(GnolandPlan {
+            database: gnoland.database.clone(),
+            block_time_ms: gnoland.block_time_ms,
+            genesis: gnoland.genesis.clone(),
+            root: gnoland.root.clone(),
+            build: made_from(gnoland.binary.as_ref(), gnoland.image.as_ref(), GNOLAND_BINARY),
+        }),
+    }
+}
+
+/// A program, or an image where only that is given.
+fn made_from(binary: Option<&String>, image: Option<&String>, usual: &str) -> BuildPlan {
+    match (binary, image) {
+        (None, Some(image)) => BuildPlan::Image(image.clone()),
+        (binary, _) => BuildPlan::Binary(binary.map_or_else(|| usual.to_owned(), Clone::clone)),
     }
 }
 

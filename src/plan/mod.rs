@@ -55,6 +55,19 @@ pub enum ChainPlan {
     Reference(ReferencePlan),
     /// CometBFT with a built-in application.
     Cometbft(CometbftPlan),
+    /// gnoland.
+    Gnoland(GnolandPlan),
+}
+
+impl ChainPlan {
+    /// What its nodes are made from, where that is not midflush itself.
+    pub fn build_mut(&mut self) -> Option<&mut BuildPlan> {
+        match self {
+            Self::Reference(_) => None,
+            Self::Cometbft(plan) => Some(&mut plan.build),
+            Self::Gnoland(plan) => Some(&mut plan.build),
+        }
+    }
 }
 
 /// Options of the reference chain.
@@ -77,6 +90,21 @@ pub struct CometbftPlan {
     pub database: String,
     /// `timeout_commit` in milliseconds.
     pub block_time_ms: u64,
+    /// Program on this machine or image reference.
+    pub build: BuildPlan,
+}
+
+/// Options of a gnoland chain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GnolandPlan {
+    /// `pebbledb` or `goleveldb`, for block store and state.
+    pub database: String,
+    /// `timeout_commit` in milliseconds.
+    pub block_time_ms: u64,
+    /// A genesis file whose application state is taken over.
+    pub genesis: Option<String>,
+    /// The folder that a plain binary reads its standard library from, if it is given.
+    pub root: Option<String>,
     /// Program on this machine or image reference.
     pub build: BuildPlan,
 }

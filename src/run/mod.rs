@@ -24,4 +24,4 @@ pub use error::RunError;
 pub use experiment::{Experiment, Facts, Outcome, run};
 pub use progress::{NodeProgress, Progress};
 pub use settle::{Settled, settled};
-pub use setup::setup;
+pub use setup::{family, setup};

@@ -30,9 +30,11 @@ pub fn setup(plan: &Plan, chain: &dyn Chain) -> Setup {
     }
 }
 
-fn family(chain: &ChainPlan) -> &'static str {
+/// The family's name, as in topologies.
+pub fn family(chain: &ChainPlan) -> &'static str {
     match chain {
         ChainPlan::Reference(_) => "reference",
         ChainPlan::Cometbft(_) => "cometbft",
+        ChainPlan::Gnoland(_) => "gnoland",
     }
 }

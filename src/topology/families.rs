@@ -12,13 +12,18 @@ pub(super) const COMETBFT_KINDS: &[&str] = &["set", "validator"];
 pub(super) const COMETBFT_APPS: &[&str] = &["persistent_kvstore"];
 /// Databases of CometBFT 0.38.
 pub(super) const COMETBFT_DATABASES: &[&str] = &["goleveldb"];
+/// Kinds of transactions of gnoland.
+pub(super) const GNOLAND_KINDS: &[&str] = &["send"];
+/// Databases of gnoland; the first is the default.
+pub(super) const GNOLAND_DATABASES: &[&str] = &["pebbledb", "goleveldb"];
 /// Settings of a reference node that a topology may hand over as they are; all others have keys of their own.
 pub(super) const REFERENCE_OPTIONS: &[&str] = &["verify_window", "checkpoints", "timing", "flush", "planted_defect"];
 
-/// The transactions that a chain's application understands.
+/// The transactions that a chain's application understands, the usual one first.
 pub(super) fn kinds(chain: Option<&Chain>) -> &'static [&'static str] {
     match chain {
         Some(Chain::Cometbft(_)) => COMETBFT_KINDS,
+        Some(Chain::Gnoland(_)) => GNOLAND_KINDS,
         // An unknown chain has its own problem; the longer list adds none.
         Some(Chain::Reference(_)) | None => REFERENCE_KINDS,
     }

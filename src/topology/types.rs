@@ -35,6 +35,8 @@ pub enum Chain {
     Reference(Reference),
     /// CometBFT 0.38 with a built-in application.
     Cometbft(Cometbft),
+    /// gnoland.
+    Gnoland(Gnoland),
 }
 
 /// Options of the reference chain.
@@ -58,6 +60,23 @@ pub struct Cometbft {
     /// Time between blocks in milliseconds.
     pub block_time_ms: u64,
     /// Program on this machine; `cometbft` on the search path when neither this nor an image is given.
+    pub binary: Option<String>,
+    /// Image reference, for engines that run images.
+    pub image: Option<String>,
+}
+
+/// Options of a gnoland chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gnoland {
+    /// The database of block store and state.
+    pub database: String,
+    /// Time between blocks in milliseconds.
+    pub block_time_ms: u64,
+    /// A genesis file whose application state is taken over; the least that starts when there is none.
+    pub genesis: Option<String>,
+    /// The folder that the program reads its standard library from; looked for when it is not given.
+    pub root: Option<String>,
+    /// Program on this machine; `gnoland` on the search path when neither this nor an image is given.
     pub binary: Option<String>,
     /// Image reference, for engines that run images.
     pub image: Option<String>,

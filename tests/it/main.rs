@@ -9,6 +9,7 @@ mod engine_docker;
 mod engine_docker_fake;
 mod engine_process;
 mod failing;
+mod gnoland;
 mod kills;
 mod leftovers;
 mod network;

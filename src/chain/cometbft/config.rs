@@ -1,8 +1,9 @@
 //! `config.toml` of a CometBFT 0.38 node: every setting that a testnet on one machine depends on is written out;
 //! what is left out keeps the node's default.
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
+
+use crate::chain::toml::{keys, section, text};
 
 /// What differs between nodes and plans.
 pub(super) struct Settings<'a> {
@@ -112,40 +113,4 @@ fn consensus(out: &mut String, settings: &Settings<'_>) {
             ("peer_gossip_sleep_duration", text(&format!("{gossip_ms}ms"))),
         ],
     );
-}
-
-fn section(out: &mut String, name: &str, values: &[(&str, String)]) {
-    let _ = writeln!(out, "\n[{name}]");
-    keys(out, values);
-}
-
-fn keys(out: &mut String, values: &[(&str, String)]) {
-    for (key, value) in values {
-        let _ = writeln!(out, "{key} = {value}");
-    }
-}
-
-/// A TOML basic string.
-fn text(value: &str) -> String {
-    let mut quoted = String::with_capacity(value.len() + 2);
-    quoted.push('"');
-    for c in value.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
-            }
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn text_cannot_break_out_of_its_quotes() {
-        assert_eq!(super::text("a\"\nb\\"), r#""a\"\u000Ab\\""#);
-    }
 }

@@ -8,9 +8,8 @@ mod keys;
 mod stores;
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rand::RngExt as _;
 use rand::SeedableRng as _;
@@ -18,9 +17,9 @@ use rand_chacha::ChaCha20Rng;
 use serde_json::json;
 
 use self::keys::{Key, Purpose};
-use super::{Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, Stages, bound, metrics};
+use super::{Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, Stages, bound, metrics, program};
 use crate::engine::{Binding, Build};
-use crate::plan::{BuildPlan, ChainPlan, CometbftPlan, NodePlan, Plan};
+use crate::plan::{ChainPlan, CometbftPlan, NodePlan, Plan};
 use crate::timeline::{Heights, Layout, Role};
 
 /// The family.
@@ -42,8 +41,7 @@ impl Cometbft {
 impl Chain for Cometbft {
     fn build(&self, plan: &Plan, _node: &NodePlan) -> Build {
         match options(plan).map(|options| &options.build) {
-            Ok(BuildPlan::Binary(path)) => Build::Binary { path: on_path(path, std::env::var_os("PATH").as_deref()) },
-            Ok(BuildPlan::Image(reference)) => Build::Image { reference: reference.clone() },
+            Ok(build) => program::build(build),
             // A plan of another family: its own node. `render` refuses it with the reason.
             Err(_) => Build::Own,
         }
@@ -131,21 +129,10 @@ impl Chain for Cometbft {
     }
 }
 
-/// A program's name without a folder, looked up as a shell does; anything else, and what is not found, stays as it is: the
-/// engine says what is wrong with it.
-fn on_path(program: &str, folders: Option<&OsStr>) -> PathBuf {
-    let named = PathBuf::from(program);
-    if program.contains('/') {
-        return named;
-    }
-    let candidates = folders.into_iter().flat_map(std::env::split_paths).map(|folder| folder.join(program));
-    candidates.into_iter().find(|path| path.is_file()).unwrap_or(named)
-}
-
 fn options(plan: &Plan) -> Result<&CometbftPlan, ChainError> {
     match &plan.chain {
         ChainPlan::Cometbft(options) => Ok(options),
-        ChainPlan::Reference(_) => Err(ChainError::new("render a CometBFT node: the plan is of another family")),
+        _ => Err(ChainError::new("render a CometBFT node: the plan is of another family")),
     }
 }
 
@@ -237,6 +224,7 @@ fn validator_transaction(plan: &Plan, n: u64) -> Result<Vec<u8>, ChainError> {
 mod tests {
     use super::*;
     use crate::chain::sample;
+    use crate::plan::BuildPlan;
 
     fn sample_plan() -> Plan {
         let options = CometbftPlan {
@@ -281,17 +269,6 @@ mod tests {
         assert_eq!(refused(&plan, &binding).0, "render a node: `val-2` is not bound");
         plan.nodes[0].peers = vec!["nobody".to_owned()];
         assert_eq!(refused(&plan, &binding).0, "render a node: peer `nobody` is not in the plan");
-    }
-
-    #[test]
-    fn a_plain_name_is_looked_up_on_the_path() {
-        let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("cometbft"), "").expect("written");
-        let path = std::env::join_paths([Path::new("/nowhere"), folder.path()]).expect("a path");
-        assert_eq!(on_path("cometbft", Some(&path)), folder.path().join("cometbft"));
-        assert_eq!(on_path("./cometbft", Some(&path)), PathBuf::from("./cometbft"));
-        assert_eq!(on_path("other", Some(&path)), PathBuf::from("other"));
-        assert_eq!(on_path("cometbft", None), PathBuf::from("cometbft"));
     }
 
     #[test]

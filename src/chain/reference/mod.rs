@@ -171,7 +171,7 @@ impl Chain for Reference {
 fn options(plan: &Plan) -> Result<&ReferencePlan, ChainError> {
     match &plan.chain {
         ChainPlan::Reference(options) => Ok(options),
-        ChainPlan::Cometbft(_) => Err(ChainError::new("render a reference node: the plan is of another family")),
+        _ => Err(ChainError::new("render a reference node: the plan is of another family")),
     }
 }
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::topology::diagnostic::Problem;
-use crate::topology::families::{COMETBFT_APPS, COMETBFT_DATABASES, REFERENCE_OPTIONS};
+use crate::topology::families::{COMETBFT_APPS, COMETBFT_DATABASES, GNOLAND_DATABASES, REFERENCE_OPTIONS};
 use crate::topology::reader::{At, Fields, Reader};
-use crate::topology::types::{Chain, Cometbft, Reference};
+use crate::topology::types::{Chain, Cometbft, Gnoland, Reference};
 use crate::topology::units;
 
-const FAMILIES: &[&str] = &["reference", "cometbft"];
+const FAMILIES: &[&str] = &["reference", "cometbft", "gnoland"];
 /// Highest number of blocks that are built before a run.
 const BUILT_MAX: u64 = 10_000_000;
 /// Highest height that a topology may name.
@@ -27,13 +27,14 @@ pub(super) fn chain(reader: &mut Reader, at: &At) -> Option<ChainSection> {
     let families: Vec<_> = fields.iter().filter(|(key, _)| FAMILIES.contains(key)).collect();
     match &families[..] {
         [("reference", at)] => reference(reader, at),
+        [("gnoland", at)] => gnoland(reader, at),
         [(_, at)] => cometbft(reader, at),
         [] => {
             let title = "`chain` names no node family";
             reader.push(
                 Problem::at_key("missing-key", &fields.path, title)
                     .label("needs one")
-                    .help("write `chain: { reference: {} }` or `chain: { cometbft: {} }`"),
+                    .help("write `chain: { reference: {} }`, `chain: { cometbft: {} }` or `chain: { gnoland: {} }`"),
             );
             None
         }
@@ -99,33 +100,61 @@ fn cometbft(reader: &mut Reader, at: &At) -> Option<ChainSection> {
     let fields = reader.map(at, "a map", "{ app: persistent_kvstore }", &known)?;
     let initial_height = initial_height(reader, &fields);
     let block_time_ms = block_time(reader, &fields, 1_000);
-    let word = |reader: &mut Reader, key: &str, known: &[&str]| match fields.get(key) {
+    let app = word(reader, &fields, "app", COMETBFT_APPS);
+    let database = word(reader, &fields, "database", COMETBFT_DATABASES);
+    let (binary, image) = build(reader, &fields, "/usr/local/bin/cometbft", "cometbft:v0.38.17")?;
+    let family =
+        Chain::Cometbft(Cometbft { app: app?, database: database?, block_time_ms: block_time_ms?, binary, image });
+    Some(ChainSection { family, initial_height: initial_height?, built_blocks: 0 })
+}
+
+fn gnoland(reader: &mut Reader, at: &At) -> Option<ChainSection> {
+    let known = ["database", "block_time", "genesis", "root", "binary", "image"];
+    let fields = reader.map(at, "a map", "{ database: pebbledb }", &known)?;
+    let block_time_ms = block_time(reader, &fields, 1_000);
+    let database = word(reader, &fields, "database", GNOLAND_DATABASES);
+    let genesis = text(reader, &fields, "genesis", "genesis.json");
+    let root = text(reader, &fields, "root", "/src/gno");
+    let (binary, image) = build(reader, &fields, "/usr/local/bin/gnoland", "gnoland:v1.7.1")?;
+    let family = Chain::Gnoland(Gnoland {
+        database: database?,
+        block_time_ms: block_time_ms?,
+        genesis: genesis?,
+        root: root?,
+        binary,
+        image,
+    });
+    Some(ChainSection { family, initial_height: 1, built_blocks: 0 })
+}
+
+/// One of some words, by default the first.
+fn word(reader: &mut Reader, fields: &Fields, key: &str, known: &[&str]) -> Option<String> {
+    match fields.get(key) {
         None => known.first().map(|&first| first.to_owned()),
         Some(at) => reader.word(&at, known).map(str::to_owned),
-    };
-    let app = word(reader, "app", COMETBFT_APPS);
-    let database = word(reader, "database", COMETBFT_DATABASES);
-    let text = |reader: &mut Reader, key: &str, example: &str| {
-        let Some(at) = fields.get(key) else { return Some(None) };
-        let text = reader.text(&at, example)?;
-        if text.is_empty() {
-            reader.push(Problem::new("empty", &at.path, format!("`{key}` is empty")).label("empty"));
-            return None;
-        }
-        Some(Some(text.to_owned()))
-    };
-    let binary = text(reader, "binary", "/usr/local/bin/cometbft");
-    let image = text(reader, "image", "cometbft:v0.38.17");
+    }
+}
+
+/// Some text, if it is there.
+fn text(reader: &mut Reader, fields: &Fields, key: &str, example: &str) -> Option<Option<String>> {
+    let Some(at) = fields.get(key) else { return Some(None) };
+    let text = reader.text(&at, example)?;
+    if text.is_empty() {
+        reader.push(Problem::new("empty", &at.path, format!("`{key}` is empty")).label("empty"));
+        return None;
+    }
+    Some(Some(text.to_owned()))
+}
+
+type Build = (Option<String>, Option<String>);
+
+/// What nodes are made from: at most one of `binary` and `image`.
+fn build(reader: &mut Reader, fields: &Fields, binary_example: &str, image_example: &str) -> Option<Build> {
+    let binary = text(reader, fields, "binary", binary_example);
+    let image = text(reader, fields, "image", image_example);
     if let (Some(_), Some(at)) = (fields.get("binary"), fields.get("image")) {
         let problem = Problem::at_key("two-builds", &at.path, "a node is made from a program or from an image");
         reader.push(problem.label("one too many").help("keep `binary` or `image`"));
     }
-    let family = Chain::Cometbft(Cometbft {
-        app: app?,
-        database: database?,
-        block_time_ms: block_time_ms?,
-        binary: binary?,
-        image: image?,
-    });
-    Some(ChainSection { family, initial_height: initial_height?, built_blocks: 0 })
+    Some((binary?, image?))
 }

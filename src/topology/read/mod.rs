@@ -95,7 +95,7 @@ fn load(reader: &mut Reader, at: &At, known: &[&str]) -> Option<Load> {
     };
     let kinds = match fields.get("kinds") {
         Some(at) => kinds(reader, &at, known),
-        None => Some(IndexMap::from([("set".to_owned(), 1)])),
+        None => Some(known.iter().take(1).map(|kind| ((*kind).to_owned(), 1)).collect()),
     };
     Some(Load { rate: rate?, size: size?, kinds: kinds? })
 }
@@ -123,7 +123,7 @@ fn kinds(reader: &mut Reader, at: &At, known: &[&str]) -> Option<IndexMap<String
 fn some_kinds(reader: &mut Reader, at: &At, kinds: IndexMap<String, u32>) -> Option<IndexMap<String, u32>> {
     if kinds.is_empty() {
         let problem = Problem::new("empty", &at.path, "the load has no kinds of transactions");
-        reader.push(problem.label("empty").help("leave `kinds` out for `set` alone"));
+        reader.push(problem.label("empty").help("leave `kinds` out for the usual kind alone"));
         return None;
     }
     Some(kinds)

@@ -58,7 +58,7 @@ fn group(reader: &mut Reader, at: &At, chain: Option<&Chain>) -> Option<Group> {
     consent(reader, &fields, sync_latency.as_ref());
     let watch = fields.get("watch").map_or(Some(None), |at| watch(reader, &at, sync_latency.as_ref()));
     let options = options(reader, &fields);
-    if let (Some(at), Some(Chain::Cometbft(_))) = (fields.get("options"), chain) {
+    if let (Some(at), Some(Chain::Cometbft(_) | Chain::Gnoland(_))) = (fields.get("options"), chain) {
         only_reference(reader, &at, "`options`");
     }
     Some(Group {
@@ -130,7 +130,7 @@ pub(super) fn storage(reader: &mut Reader, fields: &Fields, chain: Option<&Chain
     let Some(at) = fields.get("storage") else {
         return Some(matches!(chain, Some(Chain::Reference(_))).then(|| "per-block".to_owned()));
     };
-    if let Some(Chain::Cometbft(_)) = chain {
+    if let Some(Chain::Cometbft(_) | Chain::Gnoland(_)) = chain {
         only_reference(reader, &at, "storage disciplines");
         return None;
     }
