@@ -68,6 +68,7 @@ pub async fn serve(
         .route("/v1/scrape", get(scrape))
         .route("/v1/rpc", any(rpc))
         .route("/v1/rpc/{*path}", any(rpc))
+        .route("/v1/follow/{*path}", get(follow))
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no such request") })
         .layer(middleware::from_fn_with_state(context.clone(), check_token))
         .layer(DefaultBodyLimit::disable())
@@ -291,6 +292,18 @@ async fn rpc(State(context): State<Context>, request: Request) -> Response {
     };
     let kind = head.headers.get(header::CONTENT_TYPE);
     match relay::relay(&address, head.method, &wanted, kind, body).await {
+        Ok(answer) => answer,
+        Err(why) => refuse(StatusCode::BAD_GATEWAY, why),
+    }
+}
+
+async fn follow(State(context): State<Context>, request: Request) -> Response {
+    let Some(address) = context.supervisor.rpc() else {
+        return refuse(StatusCode::CONFLICT, "the node was not started with an RPC address");
+    };
+    let whole = request.uri().path_and_query().map_or("/", |both| both.as_str());
+    let wanted = whole.strip_prefix("/v1/follow").unwrap_or(whole);
+    match relay::follow(&address, wanted, context.ending.clone()).await {
         Ok(answer) => answer,
         Err(why) => refuse(StatusCode::BAD_GATEWAY, why),
     }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::connection::{Connections, Dial};
 use super::error::{ClientError, ClientErrorKind};
-use super::events::EventStream;
+use super::events::{EventStream, LineStream};
 use super::protocol::{
     Arm, CloneRequest, Disarm, Hello, Refusal, RestoreRequest, SignalRequest, StartRequest, Started,
 };
@@ -106,6 +106,16 @@ impl Client {
         let (response, sender) = late(what, QUICK, sent)?;
         let response = refuse(what, response).await?;
         Ok(EventStream::new(response.into_body(), sender))
+    }
+
+    /// Asks the node's RPC for an answer without an end: path with query, with a leading slash. It ends with the node.
+    pub async fn follow(&self, path_and_query: &str) -> Result<LineStream, ClientError> {
+        let what = "follow what the node tells";
+        let request = self.request(what, Method::GET, &format!("/v1/follow{path_and_query}"), Bytes::new())?;
+        let sent = timeout(RPC, self.connections.send(request)).await;
+        let (response, sender) = late(what, RPC, sent)?;
+        let response = refuse(what, response).await?;
+        Ok(LineStream::new(what, response.into_body(), sender, None))
     }
 
     /// The captured output of a start.

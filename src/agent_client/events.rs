@@ -1,4 +1,4 @@
-//! The agent's event stream, read line by line.
+//! Streams of lines: the agent's own events, and what a node tells for as long as it lives.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,50 +20,76 @@ const WHAT: &str = "follow the agent's events";
 
 /// Records as they come. Dropping it ends the request.
 pub struct EventStream {
-    body: Incoming,
-    // The connection ends when its sender is dropped while idle, so it lives as long as the stream.
-    _sender: Sender,
-    partial: Vec<u8>,
-    ready: VecDeque<AgentRecord>,
+    lines: LineStream,
 }
 
 impl EventStream {
     pub(super) fn new(body: Incoming, sender: Sender) -> Self {
-        Self { body, _sender: sender, partial: Vec::new(), ready: VecDeque::new() }
+        Self { lines: LineStream::new(WHAT, body, sender, Some(SILENCE_MAX)) }
     }
 
     /// The next record; `None` when the agent ended the stream in order. An error ends the stream: follow it again
     /// from the last position seen. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<AgentRecord, ClientError>> {
+        let record = self.lines.next().await?.and_then(|line| {
+            serde_json::from_slice(&line)
+                .map_err(|error| ClientError::new(WHAT, ClientErrorKind::Answer(error.to_string())))
+        });
+        Some(record)
+    }
+}
+
+/// Lines of an answer that has no end, without the empty ones among them. Dropping it ends the request.
+pub struct LineStream {
+    what: &'static str,
+    /// How long nothing at all, not even an empty line, may come.
+    silence_max: Option<Duration>,
+    body: Incoming,
+    // The connection ends when its sender is dropped while idle, so it lives as long as the stream.
+    _sender: Sender,
+    partial: Vec<u8>,
+    ready: VecDeque<Vec<u8>>,
+}
+
+impl LineStream {
+    pub(super) fn new(what: &'static str, body: Incoming, sender: Sender, silence_max: Option<Duration>) -> Self {
+        Self { what, silence_max, body, _sender: sender, partial: Vec::new(), ready: VecDeque::new() }
+    }
+
+    /// The next line, without its end; `None` when the stream ended in order. An error ends it. Where no silence is too long,
+    /// the caller knows until when waiting makes sense. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Result<Vec<u8>, ClientError>> {
         loop {
-            if let Some(record) = self.ready.pop_front() {
-                return Some(Ok(record));
+            if let Some(line) = self.ready.pop_front() {
+                return Some(Ok(line));
             }
-            let frame = match timeout(SILENCE_MAX, self.body.frame()).await {
-                Err(_) => return Some(Err(ClientError::new(WHAT, ClientErrorKind::Deadline(SILENCE_MAX)))),
-                Ok(None) => return None,
-                Ok(Some(Err(error))) => {
-                    return Some(Err(ClientError::new(WHAT, ClientErrorKind::Transport(error))));
-                }
-                Ok(Some(Ok(frame))) => frame,
+            let frame = match self.silence_max {
+                Some(silence_max) => match timeout(silence_max, self.body.frame()).await {
+                    Ok(frame) => frame?,
+                    Err(_) => return Some(Err(ClientError::new(self.what, ClientErrorKind::Deadline(silence_max)))),
+                },
+                None => self.body.frame().await?,
+            };
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => return Some(Err(ClientError::new(self.what, ClientErrorKind::Transport(error)))),
             };
             if let Some(data) = frame.data_ref()
                 && let Err(why) = take_lines(&mut self.partial, data, &mut self.ready)
             {
-                return Some(Err(ClientError::new(WHAT, ClientErrorKind::Answer(why))));
+                return Some(Err(ClientError::new(self.what, ClientErrorKind::Answer(why))));
             }
         }
     }
 }
 
-fn take_lines(partial: &mut Vec<u8>, data: &[u8], ready: &mut VecDeque<AgentRecord>) -> Result<(), String> {
+fn take_lines(partial: &mut Vec<u8>, data: &[u8], ready: &mut VecDeque<Vec<u8>>) -> Result<(), String> {
     let mut rest = data;
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         partial.extend_from_slice(&rest[..end]);
         rest = &rest[end + 1..];
         if !partial.is_empty() {
-            ready.push_back(serde_json::from_slice(partial).map_err(|error| error.to_string())?);
-            partial.clear();
+            ready.push_back(std::mem::take(partial));
         }
     }
     partial.extend_from_slice(rest);
@@ -90,7 +116,8 @@ mod tests {
             for piece in text.as_bytes().chunks(size) {
                 take_lines(&mut partial, piece, &mut ready).unwrap();
             }
-            assert_eq!(Vec::from(ready), records, "pieces of {size}");
+            let read: Vec<AgentRecord> = ready.iter().map(|line| serde_json::from_slice(line).unwrap()).collect();
+            assert_eq!(read, records, "pieces of {size}");
         }
     }
 

@@ -10,4 +10,4 @@ pub mod protocol;
 pub use client::{Client, RpcAnswer};
 pub use connection::{ByteStream, Dial};
 pub use error::{ClientError, ClientErrorKind};
-pub use events::EventStream;
+pub use events::{EventStream, LineStream};

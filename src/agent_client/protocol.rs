@@ -14,6 +14,7 @@
 //! | `GET /v1/events?after=N` | → NDJSON of [`AgentRecord`], as they happen, kept from the first on |
 //! | `GET /v1/log?start=N` | → text, the captured output of a start |
 //! | `ANY /v1/rpc/{path}?query` | relayed to the node's RPC address given at start |
+//! | `GET /v1/follow/{path}?query` | the same for an answer without an end, passed on as it comes |
 //! | `GET /v1/scrape?at=HOST:PORT` | the node's metrics, as text, from where it serves them |
 //! | `POST /v1/pin` | [`PinRequest`] → nothing; holds for later starts |
 //! | `GET /v1/usage` | → [`Usage`] of the running node |

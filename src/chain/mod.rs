@@ -13,6 +13,7 @@ pub mod reference;
 mod rpc;
 #[cfg(test)]
 mod sample;
+mod signed;
 mod toml;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use std::path::Path;
 
 use crate::engine::{Binding, Build, NodeBinding};
 use crate::plan::{NodePlan, Plan};
-use crate::timeline::{Hashes, Heights, Layout, Status};
+use crate::timeline::{Hashes, Heights, LastSigned, Layout, Status};
 
 pub use rpc::CometShapes;
 
@@ -142,6 +143,18 @@ pub trait Chain: Send + Sync {
     /// The three heights in a copy of these paths, made while the node was down.
     fn stored_heights(&self, copy: &Path) -> Result<Heights, ChainError>;
 
+    /// Path below home of the file that [`Chain::last_signed`] reads; `None` where the family keeps none that can be read.
+    fn signed_path(&self) -> Option<String>;
+
+    /// What the validator signed last, in a copy of that path, made while the node was down.
+    fn last_signed(&self, copy: &Path) -> LastSigned;
+
+    /// The request for an endless stream of one line a committed block; `None` where the family has none.
+    fn events_request(&self) -> Option<String>;
+
+    /// The height in one line of it; `None` for a line that is about no block.
+    fn event_height(&self, line: &[u8]) -> Result<Option<u64>, ChainError>;
+
     /// The n-th transaction of the load, `size` bytes where the kind allows it.
     fn transaction(&self, plan: &Plan, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError>;
 }
@@ -162,6 +175,12 @@ pub trait Rpc: Send + Sync {
 
     /// Its answer.
     fn peers(&self, body: &[u8]) -> Result<u32, ChainError>;
+
+    /// The request for the application's own height.
+    fn app_request(&self) -> String;
+
+    /// Its answer; absent is height 0.
+    fn app_height(&self, body: &[u8]) -> Result<u64, ChainError>;
 
     /// The request for block ids and app hashes from `first` to at most `last`.
     fn hashes_request(&self, first: u64, last: u64) -> String;

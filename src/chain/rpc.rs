@@ -37,6 +37,14 @@ impl Rpc for CometShapes {
         peers(body)
     }
 
+    fn app_request(&self) -> String {
+        APP_REQUEST.to_owned()
+    }
+
+    fn app_height(&self, body: &[u8]) -> Result<u64, ChainError> {
+        app_height(body, "last_block_height")
+    }
+
     fn hashes_request(&self, first: u64, last: u64) -> String {
         headers_request(first, last)
     }
@@ -75,6 +83,16 @@ pub(super) fn status(body: &[u8], encoding: Encoding) -> Result<Status, ChainErr
 pub(super) fn peers(body: &[u8]) -> Result<u32, ChainError> {
     let peers = number(&answer(body)?, "n_peers")?;
     u32::try_from(peers).map_err(|_| ChainError::new(format!("`n_peers` is {peers}")))
+}
+
+/// The request for the application's height.
+pub(super) const APP_REQUEST: &str = "/abci_info";
+
+/// `/abci_info`, with the height under this name; absent is 0.
+pub(super) fn app_height(body: &[u8], name: &str) -> Result<u64, ChainError> {
+    let result = answer(body)?;
+    let response = object(field(&result, "response")?, "response")?;
+    if response.contains_key(name) { Ok(number(response, name)?) } else { Ok(0) }
 }
 
 /// The request for headers from `first` on, as many as one answer holds.
@@ -141,6 +159,16 @@ mod tests {
     fn a_height_that_is_not_there_is_an_error_with_the_nodes_words() {
         let error = CometShapes.hashes(&recorded("blockchain_too_high")).expect_err("an error");
         assert!(error.0.contains("can't be greater than max height"), "{error}");
+    }
+
+    #[test]
+    fn the_application_tells_its_height_or_leaves_nought_out() {
+        let body = |fields: &str| format!(r#"{{"jsonrpc":"2.0","id":-1,"result":{{"response":{{{fields}}}}}}}"#);
+        let height = |fields: &str, name| app_height(body(fields).as_bytes(), name).expect("a height");
+        assert_eq!(height(r#""data":"{}","last_block_height":"12""#, "last_block_height"), 12);
+        assert_eq!(height(r#""data":"{}""#, "last_block_height"), 0);
+        assert_eq!(height(r#""ResponseBase":{"Error":null},"LastBlockHeight":"12""#, "LastBlockHeight"), 12);
+        assert!(app_height(br#"{"jsonrpc":"2.0","id":-1,"error":{"code":-1}}"#, "last_block_height").is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{Finding, Note, Verdict};
 use crate::timeline::Mode;
 
 use super::liveness::mode_name;
-use super::merge::ENDED_EARLY;
+use super::merge::{ENDED_EARLY, NOT_TOGETHER, NOTHING_COMPARED};
 
 /// Expectations that do not hold, and reasons why the run proves nothing.
 pub(crate) fn check(model: &Model) -> Vec<Finding> {
@@ -166,6 +166,7 @@ fn missing(model: &Model) -> Vec<Finding> {
         findings.push(
             inconclusive(format!("the nodes did not come together in time: {why}"))
                 .next("look at the nodes that stayed behind")
+                .class(NOT_TOGETHER)
                 .evidence([*seq]),
         );
     }
@@ -176,7 +177,8 @@ fn missing(model: &Model) -> Vec<Finding> {
     if validators > 1 && model.states.compared() == 0 {
         findings.push(
             inconclusive("no height was compared between two nodes".to_owned())
-                .next("look at why no block hashes were read"),
+                .next("look at why no block hashes were read")
+                .class(NOTHING_COMPARED),
         );
     }
     findings

@@ -1,7 +1,7 @@
 //! Timeline to [`Model`], one record at a time, so that a run can be judged while it goes on and a long timeline
 //! never has to be in memory whole.
 
-use super::model::{Ended, Fault, FaultLanded, Handshake, Identity, Life, Model, Node, Sample, Trouble, Us};
+use super::model::{Ended, Fault, FaultLanded, Handshake, Identity, Life, Model, Node, Published, Sample, Trouble, Us};
 use super::signature;
 use crate::timeline::{Event, FaultId, Hashes, NodeEvent, Record, Setup, Status};
 
@@ -66,6 +66,9 @@ impl Gather {
             | Event::Status(_)
             | Event::RpcSilent { .. }
             | Event::Stored { .. }
+            | Event::Signed { .. }
+            | Event::Published { .. }
+            | Event::AppHeight { .. }
             | Event::Hashes(_) => {
                 if let Some(name) = &record.node {
                     let node = self.model.node_index(name);
@@ -107,6 +110,22 @@ impl Gather {
             Event::RpcSilent { reason } => self.model.nodes[index].silences.push((at, reason.clone(), seq)),
             Event::Stored { after_start, heights } => {
                 self.model.nodes[index].lives.entry(*after_start).or_default().stored = Some((*heights, seq));
+            }
+            Event::Signed { after_start, last } => {
+                self.model.nodes[index].lives.entry(*after_start).or_default().signed = Some((last.clone(), seq));
+            }
+            Event::Published { start, stream, first, last } => {
+                let row = Published { stream: *stream, first: *first, last: *last, at_us: at, seq };
+                let rows = &mut self.model.nodes[index].lives.entry(*start).or_default().published;
+                if !rows.iter().any(|known| Published { seq, ..*known } == row) {
+                    rows.push(row);
+                }
+            }
+            Event::AppHeight { height } => {
+                let told = &mut self.model.nodes[index].app_told;
+                if told.last().is_none_or(|(t, known, _)| (t, known) != (&at, height)) {
+                    told.push((at, *height, seq));
+                }
             }
             Event::Hashes(hashes) => self.hashes(index, hashes, seq),
             Event::Node(event) => self.agent_event(index, event, at, seq),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Finding, Note, Outcome, Verdict};
-use crate::timeline::{Address, Exit, FaultKind, Heights, Landed, Role};
+use crate::timeline::{Address, Exit, ExpectedVerdict, FaultKind, Heights, Landed, Role};
 
 /// Version of the object that `--json` prints.
 pub const JSON_VERSION: u32 = 1;
@@ -35,6 +35,9 @@ pub struct Judgement {
     pub heights_compared: u64,
     /// Different app hashes among them.
     pub distinct_app_hashes: u64,
+    /// What the topology expects to come out, and whether it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<ExpectedRow>,
     /// Where the results lie; filled in by the command line.
     pub results: String,
     /// The user stopped the run.
@@ -45,8 +48,21 @@ pub struct Judgement {
 impl Judgement {
     /// Exit class.
     pub fn outcome(&self) -> Outcome {
-        if self.interrupted { Outcome::Interrupted } else { self.verdict.outcome() }
+        match &self.expected {
+            _ if self.interrupted => Outcome::Interrupted,
+            Some(expected) if expected.met => Outcome::Converged,
+            _ => self.verdict.outcome(),
+        }
     }
+}
+
+/// An expected finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ExpectedRow {
+    /// What had to come out.
+    pub finding: ExpectedVerdict,
+    /// Whether it came out, and nothing else.
+    pub met: bool,
 }
 
 /// What became of one occurrence of a fault.

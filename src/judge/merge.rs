@@ -5,22 +5,36 @@ use super::{Consequence, Finding, Outcome, Verdict};
 /// Class of the finding that a run was stopped before its end.
 pub(crate) const ENDED_EARLY: &str = "ended-early";
 
+/// Class of the finding that the nodes did not come together in time.
+pub(crate) const NOT_TOGETHER: &str = "not-together";
+
+/// Class of the finding that no two nodes had a height in common.
+pub(crate) const NOTHING_COMPARED: &str = "nothing-compared";
+
 /// Whether a finding of `later` can follow from `head` on the same node.
 fn follows(head: Verdict, later: Verdict) -> bool {
     use Verdict::*;
     match head {
         Forked | DoubleSign | Diverged => !matches!(later, ConfigError | ClockSuspect | ToolError),
         SignStateRegressed => matches!(later, PanicOnRestart | Stuck | ConvergedSlow | Inconclusive | ChainHalted),
-        HeightRegressed => {
-            matches!(later, PanicOnRestart | Stuck | NeverCatchesUp | StoreSplit | ConvergedSlow | Inconclusive)
-        }
+        HeightRegressed => matches!(
+            later,
+            PanicOnRestart
+                | Stuck
+                | NeverCatchesUp
+                | EventBeforeDurable
+                | StoreSplit
+                | ExpectationFailed
+                | ConvergedSlow
+                | Inconclusive
+        ),
         PanicOnRestart => {
             matches!(later, Stuck | NeverCatchesUp | ChainHalted | StoreSplit | ConvergedSlow | Inconclusive)
         }
         Stuck | NeverCatchesUp | ChainHalted => {
             matches!(later, Stuck | NeverCatchesUp | ExpectationFailed | ConvergedSlow | Inconclusive)
         }
-        StoreSplit | ConvergedSlow | HaltMissed | ConfigError => matches!(later, Inconclusive),
+        StoreSplit | ExpectationFailed | ConvergedSlow | HaltMissed | ConfigError => matches!(later, Inconclusive),
         _ => false,
     }
 }
@@ -31,10 +45,12 @@ fn explained(finding: &Finding, heads: &[Finding]) -> Option<usize> {
         return None;
     }
     heads.iter().position(|head| match finding.verdict {
+        // Different blocks lead to different states from there on.
+        Verdict::Diverged => head.verdict == Verdict::Forked && head.height <= finding.height,
         Verdict::ChainHalted => matches!(head.verdict, Verdict::Forked | Verdict::Diverged | Verdict::PanicOnRestart),
         Verdict::Inconclusive => {
-            finding.detail.starts_with("the nodes did not come together")
-                && follows(head.verdict, Verdict::Inconclusive)
+            let by = |class: &str| finding.class.as_deref() == Some(class);
+            (by(NOT_TOGETHER) || by(NOTHING_COMPARED)) && follows(head.verdict, Verdict::Inconclusive)
         }
         _ => false,
     })
@@ -90,6 +106,8 @@ fn repeats(verdict: Verdict) -> bool {
         Verdict::Forked
             | Verdict::Diverged
             | Verdict::DoubleSign
+            | Verdict::HeightRegressed
+            | Verdict::EventBeforeDurable
             | Verdict::Stuck
             | Verdict::PanicOnRestart
             | Verdict::HaltMissed

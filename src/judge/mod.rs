@@ -4,9 +4,11 @@
 //! from an observation file. Rules give findings; [`merge`] folds consequences into their causes; the worst finding is
 //! the verdict.
 
+mod acknowledged;
 mod agreement;
 mod exits;
 mod expectations;
+mod expected;
 mod failed_calls;
 mod faults;
 mod gather;
@@ -17,9 +19,11 @@ mod model;
 mod observe;
 mod power;
 mod predict;
+mod published;
 mod restarts;
 mod series;
 mod signature;
+mod signed;
 mod table;
 mod triage;
 mod verdict;
@@ -27,7 +31,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use judgement::{FaultRow, JSON_VERSION, Judgement, NodeRow};
+pub use judgement::{ExpectedRow, FaultRow, JSON_VERSION, Judgement, NodeRow};
 pub use observe::{ObservationError, judge_observation};
 pub use predict::{Expected, Predicted, predict};
 pub use verdict::{Consequence, Finding, Note, Outcome, Verdict};
@@ -84,6 +88,8 @@ fn rules(model: &Model) -> Said {
     findings.extend(agreement::check(model));
     findings.extend(agreement::nothing_in_common(model));
     findings.extend(expectations::check(model));
+    findings.extend(published::check(model));
+    findings.extend(acknowledged::check(model));
     let with_notes = [
         liveness::check(model),
         power::check(model),
@@ -101,7 +107,9 @@ fn rules(model: &Model) -> Said {
 
 /// The judgement of models that share a run, one a chain.
 fn conclude(models: &[&Model], said: Said) -> Judgement {
-    let findings = merge::merge(said.findings);
+    let mut findings = merge::merge(said.findings);
+    let expected = models.first().and_then(|m| m.expect.verdict.as_ref());
+    let expected = expected.map(|wanted| expected::compare(wanted, &mut findings));
     let identity = models.first().map(|m| m.identity.clone()).unwrap_or_default();
     Judgement {
         version: JSON_VERSION,
@@ -116,6 +124,7 @@ fn conclude(models: &[&Model], said: Said) -> Judgement {
         faults: said.faults,
         heights_compared: models.iter().map(|m| m.states.compared()).sum(),
         distinct_app_hashes: models.iter().map(|m| m.states.distinct()).sum(),
+        expected,
         results: String::new(),
         interrupted: models.iter().any(|m| m.end.interrupted),
     }

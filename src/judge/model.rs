@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::table::Table;
 use crate::timeline::{
-    Exit, ExitCause, Expect, FaultId, FaultKind, FaultSetup, Heights, Landed, Layout, Mode, Role, Tally, line,
+    Exit, ExitCause, Expect, FaultId, FaultKind, FaultSetup, Heights, Landed, LastSigned, Layout, Mode, Role, Tally,
+    line,
 };
 
 /// Microseconds since the run began.
@@ -138,6 +139,8 @@ pub(crate) struct Node {
     pub(crate) holes: Vec<(String, String, u64)>,
     /// Signed blocks of a recent stretch, where known; 0 is a validator that never signs.
     pub(crate) signed: Option<u64>,
+    /// Heights that its application told over time: when, which, and the record.
+    pub(crate) app_told: Vec<(Us, u64, u64)>,
     /// The height that its application told, where nothing else tells it.
     pub(crate) app_height: Option<u64>,
     /// It has a volume of its own, whose filling up is a fault and not a failure of the machine.
@@ -166,6 +169,21 @@ pub(crate) struct Life {
     pub(crate) exit: Option<Ended>,
     /// Heights read from its files afterwards.
     pub(crate) stored: Option<(Heights, u64)>,
+    /// What its files say afterwards that it signed last.
+    pub(crate) signed: Option<(LastSigned, u64)>,
+    /// Events that it published.
+    pub(crate) published: Vec<Published>,
+}
+
+/// A row of blocks whose events came one after the other on one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Published {
+    /// Which connection of this start, from 1.
+    pub(crate) stream: u32,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) at_us: Us,
+    pub(crate) seq: u64,
 }
 
 /// The handshake line.

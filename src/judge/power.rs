@@ -5,7 +5,7 @@
 
 use super::model::{Model, Sample, Us};
 use super::{Finding, Note, Verdict};
-use crate::timeline::FaultKind;
+use crate::timeline::{ExitCause, FaultKind};
 
 /// Why a node does not vote, from when, and until when (open at the end).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub(crate) fn outages(model: &Model) -> Vec<Outage> {
     for (index, node) in model.nodes.iter().enumerate() {
         for (start, life) in &node.lives {
             let Some(ended) = &life.exit else { continue };
+            if model.complete && ended.cause == ExitCause::Asked && !node.lives.contains_key(&(start + 1)) {
+                // The end of the run, which says nothing about how the node did before.
+                continue;
+            }
             let to = node.lives.get(&(start + 1)).and_then(|next| next.started).map(|(at, _)| at);
             all.push(Outage { node: index, from: ended.at_us, to });
         }
@@ -113,6 +117,8 @@ pub(crate) fn check(model: &Model) -> (Vec<Finding>, Vec<Note>) {
                 notes.push(Note::run("expected-halt", words).height(best.height));
             }
             Some(stretch) if last => findings.push(halted(model, &best, *stretch)),
+            // Where nobody looked in between, blocks may have been made all the time.
+            Some(_) if !looked_at_standing(model, from, to) => {}
             Some((a, b, online)) => {
                 let words = format!(
                     "no block for {} s after height {} with {} % of the voting power online, then it went on",
@@ -126,6 +132,12 @@ pub(crate) fn check(model: &Model) -> (Vec<Finding>, Vec<Note>) {
     }
     findings.extend(moved_without_quorum(model, &outages, &growth));
     (findings, notes)
+}
+
+/// Whether somebody saw the chain stand so late before it went on that it had stood for too long.
+fn looked_at_standing(model: &Model, from: &Sample, to: Us) -> bool {
+    let late = from.at_us + model.patience.halt_us;
+    model.nodes.iter().flat_map(|n| &n.samples).chain(&model.rest).any(|s| s.at_us >= late && s.at_us < to)
 }
 
 fn expected_halt(from: &Sample, to: Us, stood: &[(Us, Us, Online)]) -> Note {

@@ -118,7 +118,7 @@ fn told_by_log(node: &Node) -> Vec<Finding> {
             findings.push(
                 Finding::new(verdict, format!("its log says ({}): {text}", found.class))
                     .node(&node.name)
-                    .height(line::number(&text, "height").or(node.samples.last().map(|s| s.height)))
+                    .height(height_in(&text).or(node.samples.last().map(|s| s.height)))
                     .why(why)
                     .next(found.hint)
                     .class(found.class)
@@ -127,6 +127,15 @@ fn told_by_log(node: &Node) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The height that a line names, as a field or in words.
+fn height_in(text: &str) -> Option<u64> {
+    let in_words = |word: &str| {
+        let rest = text.split_once(word)?.1;
+        rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()
+    };
+    line::number(text, "height").or_else(|| in_words("at height ")).or_else(|| in_words("accept block "))
 }
 
 /// Troubles of a node: a warning each class, since any of them may be harmless on a node that goes on.

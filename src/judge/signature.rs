@@ -78,6 +78,24 @@ static SIGNATURES: &[Signature] = &[
         "this node's application is at another state than the chain: compare the height before",
     ),
     sig(
+        "header-app-hash",
+        &["accept block", "wrong app_hash"],
+        Diverged,
+        "this node's application is at another state than the chain: compare the height before",
+    ),
+    sig(
+        "app-hash-at-replay",
+        &["application hash at height", "the state says"],
+        Diverged,
+        "the application is not at the state that its node knows: compare the application's stores at that height",
+    ),
+    sig(
+        "app-hash-at-replay",
+        &["application hash at height", "its results say"],
+        Diverged,
+        "the application is not at the state that its node knows: compare the application's stores at that height",
+    ),
+    sig(
         "own-double-sign",
         &["onflicting vote from ourselves"],
         DoubleSign,

@@ -1,54 +1,8 @@
 //! The vocabulary: verdicts in order of severity, findings with what they carry, notes that fail nothing.
 
-use std::fmt;
+use serde::Serialize;
 
-use serde::{Deserialize, Serialize};
-
-/// What can be said about a run or a node. Declared from worst to best; [`Verdict::rank`] is the order that counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Verdict {
-    /// Different block hashes committed at one height.
-    Forked,
-    /// Two signatures of one validator for one height, round and type, with different block ids.
-    DoubleSign,
-    /// The same block, different app hashes.
-    Diverged,
-    /// The last signed height, round and step went back over a restart.
-    SignStateRegressed,
-    /// The height after a restart is below one that was acknowledged before.
-    HeightRegressed,
-    /// The node exits or crash-loops.
-    PanicOnRestart,
-    /// Alive, but the height is frozen or the gap does not shrink while the rest advances.
-    Stuck,
-    /// The height advances, but more slowly than that of the rest.
-    NeverCatchesUp,
-    /// No node advances although the voting power online would suffice.
-    ChainHalted,
-    /// A node went past its configured halt height.
-    HaltMissed,
-    /// A block's events were published before the block was durable, or twice.
-    EventBeforeDurable,
-    /// Parts of one node disagree about the height.
-    StoreSplit,
-    /// Something that the topology expects does not hold, such as the number of syncs a block.
-    ExpectationFailed,
-    /// Block times are not monotonic, or far from the orchestrator's clock.
-    ClockSuspect,
-    /// Chain id, genesis, keys or version differ where they must not.
-    ConfigError,
-    /// Agreed in the end, over the time budget, or with more than one process start after a fault.
-    ConvergedSlow,
-    /// The orchestrator failed; never reported as a failure of a node.
-    ToolError,
-    /// Not enough data.
-    Inconclusive,
-    /// Agreed, but the app hash never changed after the fault, so agreement proves nothing.
-    ConvergedUnproven,
-    /// Every node reached the common height and all comparable hashes agree.
-    Converged,
-}
+pub use crate::timeline::Verdict;
 
 impl Verdict {
     /// Severity, 0 the worst. Being stuck, never catching up and a halted chain rank alike.
@@ -87,12 +41,6 @@ impl Verdict {
             Self::ToolError | Self::Inconclusive | Self::ConvergedUnproven => Outcome::Inconclusive,
             _ => Outcome::Finding,
         }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
     }
 }
 

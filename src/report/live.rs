@@ -152,7 +152,14 @@ pub fn event_line(record: &Record) -> Option<String> {
         Event::Interrupted => "interrupted".to_owned(),
         Event::TimeLimit => "the time limit ran out".to_owned(),
         Event::RpcSilent { reason } => format!("RPC does not answer: {reason}"),
-        Event::Bound { .. } | Event::Status(_) | Event::Hashes(_) | Event::Load { .. } | Event::RunEnded => {
+        Event::Bound { .. }
+        | Event::Status(_)
+        | Event::Signed { .. }
+        | Event::Published { .. }
+        | Event::AppHeight { .. }
+        | Event::Hashes(_)
+        | Event::Load { .. }
+        | Event::RunEnded => {
             return None;
         }
     };

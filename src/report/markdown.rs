@@ -13,7 +13,9 @@ const ROWS_MAX: usize = 50;
 
 /// Everything about a run. `state` and `syncs` come from the same records as `judgement`.
 pub fn render(state: &LiveState, syncs: &[SyncRow], judgement: &Judgement) -> String {
-    let mut out = format!("## {}: {}\n\n", text(&judgement.topology), judgement.verdict);
+    let as_expected = judgement.expected.as_ref().is_some_and(|expected| expected.met);
+    let expected = if as_expected { ", as expected" } else { "" };
+    let mut out = format!("## {}: {}{expected}\n\n", text(&judgement.topology), judgement.verdict);
     let proven = judgement.faults.iter().filter(|f| f.proven).count();
     let _ = writeln!(
         out,

@@ -246,6 +246,9 @@ impl LiveState {
             | Event::Status(_)
             | Event::RpcSilent { .. }
             | Event::Stored { .. }
+            | Event::Signed { .. }
+            | Event::Published { .. }
+            | Event::AppHeight { .. }
             | Event::Hashes(_) => self.about_node(record),
         }
     }

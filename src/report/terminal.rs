@@ -54,7 +54,12 @@ fn bold(text: &str, style: &Style) -> String {
 fn verdict(out: &mut String, state: &LiveState, judgement: &Judgement, style: &Style) {
     let name = judgement.verdict.to_string();
     let interrupted = if judgement.interrupted { " (interrupted)" } else { "" };
-    let _ = writeln!(out, "{}{interrupted}", paint(&name, judgement.outcome(), style));
+    let expected = match &judgement.expected {
+        Some(expected) if expected.met => ", as expected".to_owned(),
+        Some(expected) => format!(", expected {}", expected.finding),
+        None => String::new(),
+    };
+    let _ = writeln!(out, "{}{expected}{interrupted}", paint(&name, judgement.outcome(), style));
     let proven = judgement.faults.iter().filter(|f| f.proven).count();
     let summary = format!(
         "{} on {}, seed {}: {} nodes, {proven} of {} faults proven, {} heights compared, {} distinct app hashes, {}",

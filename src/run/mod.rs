@@ -13,6 +13,7 @@ mod experiment;
 mod fixture;
 mod load;
 mod progress;
+mod published;
 mod sampler;
 mod settle;
 mod setup;

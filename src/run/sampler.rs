@@ -35,7 +35,8 @@ pub(super) async fn sample(
     pace: Duration,
     cancel: CancellationToken,
 ) {
-    let mut look = Look { node, client, rpc, witness, last: None, looks: 0, peers: None, silent: false, hashed: 0 };
+    let mut look =
+        Look { node, client, rpc, witness, last: None, looks: 0, peers: None, app: None, silent: false, hashed: 0 };
     let mut tick = tokio::time::interval(pace);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -67,6 +68,8 @@ struct Look<'a> {
     last: Option<Status>,
     looks: u32,
     peers: Option<u32>,
+    /// The application's height, as last told.
+    app: Option<u64>,
     silent: bool,
     hashed: u64,
 }
@@ -75,6 +78,7 @@ impl Look<'_> {
     fn restarted(&mut self) {
         self.last = None;
         self.peers = None;
+        self.app = None;
         self.silent = false;
     }
 
@@ -96,6 +100,7 @@ impl Look<'_> {
         if self.last.as_ref() != Some(&status) || self.looks.is_multiple_of(REPEAT_EVERY) {
             self.witness.tell(&self.node, Event::Status(status.clone())).await;
         }
+        self.app().await;
         self.tip(&status).await;
         self.last = Some(status);
     }
@@ -104,6 +109,16 @@ impl Look<'_> {
         if !self.silent {
             self.silent = true;
             self.witness.tell(&self.node, Event::RpcSilent { reason }).await;
+        }
+    }
+
+    /// The height that the application answers with. A node may refuse; then nothing is acknowledged.
+    async fn app(&mut self) {
+        let Ok(answer) = self.client.rpc(&self.rpc.app_request()).await else { return };
+        let Ok(height) = self.rpc.app_height(&answer.body) else { return };
+        if self.app != Some(height) {
+            self.app = Some(height);
+            self.witness.tell(&self.node, Event::AppHeight { height }).await;
         }
     }
 

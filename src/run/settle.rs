@@ -48,7 +48,9 @@ pub fn settled(progress: &Progress, plan: &Plan, quiet: Option<Quiet>, now_us: u
         .filter_map(|node| {
             let seen = progress.nodes.get(&node.name);
             match seen {
-                Some(n) if n.answered && n.height >= target => None,
+                // One that has all blocks and never leaves block sync has not come back.
+                Some(n) if n.answered && n.height >= target && !n.catching_up => None,
+                Some(n) if n.answered && n.height >= target => Some(format!("{} still catching up", node.name)),
                 Some(n) if n.running => Some(format!("{} at {}", node.name, n.height)),
                 _ => Some(format!("{} down", node.name)),
             }

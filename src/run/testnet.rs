@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::dispatcher::Witness;
 use super::experiment::{Ends, Experiment};
+use super::published::Follower;
 use super::unit::{Order, Unit, UnitParts, keep_log, tier};
 use super::{RunError, load, sampler};
 use crate::agent_client::protocol::Hello;
@@ -151,6 +152,18 @@ impl Testnet {
             };
             let height = if live.plan.holds_built { experiment.plan.built_blocks } else { 0 };
             tasks.spawn(Unit::new(parts, height).run(orders, ends.clone()));
+            if let Some(request) = experiment.chain.events_request().filter(|_| live.plan.watch != Some(Tier::None)) {
+                let follower = Follower {
+                    node: live.plan.name.clone(),
+                    client: Arc::clone(&live.client),
+                    chain: Arc::clone(&experiment.chain),
+                    request,
+                    witness: witness.clone(),
+                    running: live.running.clone(),
+                    pace,
+                };
+                tasks.spawn(follower.run(ends.looking.clone()));
+            }
             let chain = Arc::clone(&experiment.chain);
             let (name, client) = (live.plan.name.clone(), Arc::clone(&live.client));
             let (witness, running, stop) = (witness.clone(), live.running.clone(), ends.looking.clone());

@@ -15,7 +15,7 @@ use crate::agent_client::{Client, ClientError};
 use crate::chain::{Chain, NodeFiles};
 use crate::plan::{NodePlan, Plan};
 use crate::results::RunFolder;
-use crate::timeline::{Event, Exit, ExitCause, FaultId, Heights, Latency, Layout, NodeEvent, Tier};
+use crate::timeline::{Event, Exit, ExitCause, FaultId, Heights, LastSigned, Latency, Layout, NodeEvent, Role, Tier};
 
 /// Orders that may wait for one unit.
 pub(super) const ORDERS: usize = 64;
@@ -271,17 +271,7 @@ impl Unit {
     async fn ended(&mut self, start: u32, exit: Exit, cause: ExitCause) {
         let _ = self.parts.running.send(None);
         self.keep_log(start).await;
-        match stored_heights(&self.parts).await {
-            Ok(Some(heights)) => {
-                self.height = heights.store.unwrap_or(self.height);
-                self.tell(Event::Stored { after_start: start, heights }).await;
-            }
-            Ok(None) => {}
-            Err(what) => {
-                let what = format!("the files of `{}` could not be read while it was down: {what}", self.name());
-                self.tell(Event::ToolError { what }).await;
-            }
-        }
+        self.look_into_files(start).await;
         match cause {
             ExitCause::Fault(fault) => {
                 let evidence = match exit {
@@ -292,6 +282,25 @@ impl Unit {
             }
             ExitCause::Asked => {}
             ExitCause::Own => self.ended_by_itself(exit).await,
+        }
+    }
+
+    /// Tells what the node's files hold while it is down, where the family can read them.
+    async fn look_into_files(&mut self, start: u32) {
+        match off_line(&self.parts).await {
+            Ok(OffLine { heights, signed }) => {
+                if let Some(heights) = heights {
+                    self.height = heights.store.unwrap_or(self.height);
+                    self.tell(Event::Stored { after_start: start, heights }).await;
+                }
+                if let Some(last) = signed {
+                    self.tell(Event::Signed { after_start: start, last }).await;
+                }
+            }
+            Err(what) => {
+                let what = format!("the files of `{}` could not be read while it was down: {what}", self.name());
+                self.tell(Event::ToolError { what }).await;
+            }
         }
     }
 
@@ -329,20 +338,31 @@ pub(super) async fn keep_log(client: &Client, folder: &RunFolder, node: &str, st
     }
 }
 
-/// Reads the three heights from a copy of the node's files, where the family can.
-async fn stored_heights(parts: &UnitParts) -> Result<Option<Heights>, String> {
-    let paths = parts.chain.stored_paths();
+/// What a node's files hold while it is down, as far as its family can read them.
+#[derive(Debug, Default)]
+struct OffLine {
+    heights: Option<Heights>,
+    signed: Option<LastSigned>,
+}
+
+/// Reads a copy of the node's files.
+async fn off_line(parts: &UnitParts) -> Result<OffLine, String> {
+    let stored = parts.chain.stored_paths();
+    let signed = parts.chain.signed_path().filter(|_| parts.node.role == Role::Validator);
+    let paths: Vec<String> = stored.iter().chain(&signed).cloned().collect();
     if paths.is_empty() {
-        return Ok(None);
+        return Ok(OffLine::default());
     }
     let archive = parts.client.export(&paths).await.map_err(|e| e.to_string())?;
     let chain = Arc::clone(&parts.chain);
     let read = move || {
         let copy = tempfile::tempdir().map_err(|e| e.to_string())?;
         tar::Archive::new(archive.as_ref()).unpack(copy.path()).map_err(|e| e.to_string())?;
-        chain.stored_heights(copy.path()).map_err(|e| e.to_string())
+        let heights = (!stored.is_empty()).then(|| chain.stored_heights(copy.path())).transpose();
+        let heights = heights.map_err(|e| e.to_string())?;
+        Ok(OffLine { heights, signed: signed.map(|_| chain.last_signed(copy.path())) })
     };
-    tokio::task::spawn_blocking(read).await.map_err(|e| e.to_string())?.map(Some)
+    tokio::task::spawn_blocking(read).await.map_err(|e| e.to_string())?
 }
 
 /// Latency by store: `*` stands for every store that is not named.

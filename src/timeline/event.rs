@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Address, Heights, Landed, Layout, Mode};
+use super::{Address, ExpectedVerdict, Heights, Landed, LastSigned, Layout, Mode};
 
 /// Version of the format. A reader refuses a newer one.
 pub const VERSION: u32 = 1;
@@ -55,6 +55,29 @@ pub enum Event {
         after_start: u32,
         /// What the files hold.
         heights: Heights,
+    },
+    /// The last thing that the node signed, read from its files while it is down.
+    Signed {
+        /// The start that ended before this look (1 is the first).
+        after_start: u32,
+        /// What the file holds.
+        last: LastSigned,
+    },
+    /// Events of consecutive blocks came on the node's event stream, in this order and each once.
+    Published {
+        /// The start that published them.
+        start: u32,
+        /// Which connection of this start to the stream, from 1. Between two connections events may be missed.
+        stream: u32,
+        /// First height.
+        first: u64,
+        /// Last height.
+        last: u64,
+    },
+    /// The application's height, as its own interface tells it.
+    AppHeight {
+        /// Height of its last block.
+        height: u64,
     },
     /// Block ids and app hashes of consecutive heights, as this node serves them.
     Hashes(Hashes),
@@ -281,6 +304,9 @@ pub struct Expect {
     /// Median syncs a block: node or group name → mode → store → count.
     #[serde(default)]
     pub syncs_per_block: BTreeMap<String, BTreeMap<Mode, BTreeMap<String, u64>>>,
+    /// The finding that has to come out, and no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<ExpectedVerdict>,
 }
 
 /// What an agent saw or did. `start` counts the node's process starts from 1.

@@ -8,6 +8,7 @@ mod latency;
 mod layout;
 pub mod line;
 mod read;
+mod vocabulary;
 pub mod wire;
 
 pub use address::{Address, HeightRange, HeightSource, Heights, Landed, Mode, Phase, StoreProgress, WriteAt};
@@ -18,3 +19,4 @@ pub use event::{
 pub use latency::Latency;
 pub use layout::{Commit, HeightKind, HeightMark, Layout, LogMark, LogMeaning, Store};
 pub use read::{ReadError, Reader, Torn, read_all};
+pub use vocabulary::{ExpectedVerdict, LastSigned, SignedAt, Verdict};

@@ -18,5 +18,6 @@ mod node_defects;
 mod node_net;
 mod node_sync;
 mod page;
+mod planted;
 mod reference;
 mod topology;

@@ -17,10 +17,15 @@ use rand_chacha::ChaCha20Rng;
 use serde_json::json;
 
 use self::keys::{Key, Purpose};
-use super::{Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, Stages, bound, metrics, program};
+use super::{
+    Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, Stages, bound, metrics, program, signed,
+};
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, CometbftPlan, NodePlan, Plan};
-use crate::timeline::{Heights, Layout, Role};
+use crate::timeline::{Heights, LastSigned, Layout, Role};
+
+/// What a validator signed last, below home.
+const SIGN_STATE: &str = "data/priv_validator_state.json";
 
 /// The family.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,7 +70,7 @@ impl Chain for Cometbft {
             FileContents::secret(pretty(&validator_key.validator_file())),
         );
         files.insert(
-            "data/priv_validator_state.json".to_owned(),
+            SIGN_STATE.to_owned(),
             FileContents::secret(pretty(&json!({ "height": "0", "round": 0, "step": 0 }))),
         );
         let home = place.home.to_string_lossy().into_owned();
@@ -116,6 +121,23 @@ impl Chain for Cometbft {
 
     fn stored_heights(&self, _copy: &Path) -> Result<Heights, ChainError> {
         Err(ChainError::new("read heights off-line: CometBFT tells them only in its handshake line"))
+    }
+
+    fn signed_path(&self) -> Option<String> {
+        Some(SIGN_STATE.to_owned())
+    }
+
+    fn last_signed(&self, copy: &Path) -> LastSigned {
+        signed::privval(&copy.join(SIGN_STATE))
+    }
+
+    /// None: its events go over a WebSocket, as JSON-RPC answers.
+    fn events_request(&self) -> Option<String> {
+        None
+    }
+
+    fn event_height(&self, _line: &[u8]) -> Result<Option<u64>, ChainError> {
+        Err(ChainError::new("read an event: CometBFT has no stream of lines"))
     }
 
     fn transaction(&self, plan: &Plan, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {

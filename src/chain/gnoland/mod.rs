@@ -22,13 +22,15 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use self::rpc::Tm2Shapes;
-use super::{Chain, ChainError, FileContents, Fixture, NodeFiles, Rpc, bound, program};
+use super::{Chain, ChainError, FileContents, Fixture, NodeFiles, Rpc, bound, program, signed};
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, GnolandPlan, NodePlan, Plan};
-use crate::timeline::{Heights, Layout};
+use crate::timeline::{Heights, LastSigned, Layout};
 
 /// The module that gnoland is built from.
 const MODULE: &str = "github.com/gnolang/gno";
+/// What a validator signed last, below home.
+const SIGN_STATE: &str = "secrets/priv_validator_state.json";
 /// What a folder must hold to be the one that gnoland reads at run time.
 const STANDARD_LIBRARY: &str = "gnovm/stdlibs";
 
@@ -111,7 +113,7 @@ impl Chain for Gnoland {
             ("genesis.json", FileContents::plain(pretty(&genesis::genesis(plan, self.state.as_ref())?))),
             ("secrets/node_key.json", FileContents::secret(pretty(&keys::node_file(&node_key)))),
             ("secrets/priv_validator_key.json", FileContents::secret(pretty(&keys::validator_file(&validator_key)?))),
-            ("secrets/priv_validator_state.json", FileContents::secret(pretty(&sign_state))),
+            (SIGN_STATE, FileContents::secret(pretty(&sign_state))),
         ]);
         let home = place.home.to_string_lossy();
         let genesis = place.home.join("genesis.json");
@@ -149,6 +151,23 @@ impl Chain for Gnoland {
 
     fn stored_heights(&self, _copy: &Path) -> Result<Heights, ChainError> {
         Err(ChainError::new("read heights off-line: gnoland tells them only in its handshake line"))
+    }
+
+    fn signed_path(&self) -> Option<String> {
+        Some(SIGN_STATE.to_owned())
+    }
+
+    fn last_signed(&self, copy: &Path) -> LastSigned {
+        signed::privval(&copy.join(SIGN_STATE))
+    }
+
+    /// None: its events go over a WebSocket, as JSON-RPC answers.
+    fn events_request(&self) -> Option<String> {
+        None
+    }
+
+    fn event_height(&self, _line: &[u8]) -> Result<Option<u64>, ChainError> {
+        Err(ChainError::new("read an event: gnoland has no stream of lines"))
     }
 
     fn transaction(&self, plan: &Plan, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {

@@ -1,12 +1,12 @@
 //! The RPC shapes of tm2: those of CometBFT with hashes in base64, and an answer of its own to a transaction.
 //!
 //! Seen on v1.7.1: `/status` has no `earliest_*`, `/block` has `block_meta` beside `block`, `/abci_info` spells its fields
-//! `LastBlockHeight` and so on, and a GET is answered with `"id":""`. None of these is needed here: status, peers and
+//! `LastBlockHeight` and so on, and a GET is answered with `"id":""`. Apart from the application's height, status, peers and
 //! headers are read from fields that both have.
 
 use serde_json::Value;
 
-use crate::chain::rpc::{headers, headers_request, peers, status};
+use crate::chain::rpc::{APP_REQUEST, app_height, headers, headers_request, peers, status};
 use crate::chain::{ChainError, Rpc};
 use crate::timeline::wire::{Encoding, answer};
 use crate::timeline::{Hashes, Status};
@@ -34,6 +34,14 @@ impl Rpc for Tm2Shapes {
 
     fn peers(&self, body: &[u8]) -> Result<u32, ChainError> {
         peers(body)
+    }
+
+    fn app_request(&self) -> String {
+        APP_REQUEST.to_owned()
+    }
+
+    fn app_height(&self, body: &[u8]) -> Result<u64, ChainError> {
+        app_height(body, "LastBlockHeight")
     }
 
     fn hashes_request(&self, first: u64, last: u64) -> String {

@@ -22,10 +22,11 @@ use self::keys::Key;
 use self::stores::Discipline;
 use super::{
     BlockContents, Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, Stages, bound, metrics,
+    signed,
 };
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, NodePlan, Plan, ReferencePlan};
-use crate::timeline::{Heights, Layout, Role};
+use crate::timeline::{Heights, LastSigned, Layout, Role, wire};
 
 /// Version of everything that a built chain's bytes depend on besides its inputs: encodings, stores, application. Raised
 /// with each change of one of them, so that no cached chain outlives its format.
@@ -36,6 +37,9 @@ const OPTIONS: [&str; 5] = ["verify_window", "checkpoints", "timing", "flush", "
 
 /// Keys of the `set` transactions, in turn: the application's state stays bounded under a long load.
 const KEYS: u64 = 4096;
+
+/// What a validator signed last, below home.
+const SIGN_STATE: &str = "data/sign_state.json";
 
 /// From here on halt heights are drawn.
 const HALT_FAR: u64 = 1_000_000_000;
@@ -148,6 +152,26 @@ impl Chain for Reference {
 
     fn stored_heights(&self, copy: &Path) -> Result<Heights, ChainError> {
         stored::heights(copy)
+    }
+
+    fn signed_path(&self) -> Option<String> {
+        Some(SIGN_STATE.to_owned())
+    }
+
+    fn last_signed(&self, copy: &Path) -> LastSigned {
+        signed::position(&copy.join(SIGN_STATE))
+    }
+
+    fn events_request(&self) -> Option<String> {
+        Some("/events".to_owned())
+    }
+
+    fn event_height(&self, line: &[u8]) -> Result<Option<u64>, ChainError> {
+        let event = wire::answer(line)?;
+        match event.get("block") {
+            None => Ok(None),
+            Some(block) => Ok(Some(wire::number(wire::object(block, "block")?, "height")?)),
+        }
     }
 
     fn transaction(&self, plan: &Plan, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {

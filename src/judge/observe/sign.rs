@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::ObservationError;
 use super::file::{File, Spelling};
 use super::value::{HashText, Int};
-use crate::judge::{Finding, Note, Said, Verdict};
+use crate::judge::{Finding, Note, Said, Verdict, signed};
 use crate::timeline::wire::{Encoding, hash_text};
 
 /// The sign state of one validator before and after a restart.
@@ -97,13 +97,9 @@ fn sign_state(states: &SignStates, said: &mut Said) {
     };
     let height = after.map(|a| a.height.0);
     match (states.before, after) {
-        (Some(before), Some(after)) if after < before => said.findings.push(
-            Finding::new(Verdict::SignStateRegressed, format!("{before} → {after} (height/round/step)"))
-                .node(&states.node)
-                .height(after.height.0)
-                .why("the validator has forgotten what it signed, and may sign it again with another block")
-                .next("stop it; restore the sign state of the last signature, never an older copy"),
-        ),
+        (Some(before), Some(after)) if after < before => {
+            said.findings.push(signed::regressed(&states.node, before, after, after.height.0));
+        }
         (None, Some(after)) if states.store.is_some_and(|s| s.0 > 0) && after.height.0 < store(states) => {
             said.findings.push(
                 Finding::new(
@@ -155,25 +151,8 @@ fn read_after(states: &SignStates) -> Result<Option<SignPlace>, String> {
     }
 }
 
-/// Refusing to start is the safe thing; starting on an unreadable state is not.
 fn unreadable(states: &SignStates, why: &str, said: &mut Said) {
-    let (verdict, detail) = if states.started == Some(true) {
-        (
-            Verdict::SignStateRegressed,
-            format!("the sign state is {why}, and the node started all the same: it has made a fresh one"),
-        )
-    } else {
-        let detail = format!("class sign-state-unreadable: the file is {why}; the node has to refuse, which is safe");
-        (Verdict::PanicOnRestart, detail)
-    };
-    said.findings.push(
-        Finding::new(verdict, detail)
-            .node(&states.node)
-            .height(states.before.map(|b| b.height.0))
-            .class("sign-state-unreadable")
-            .why("without its sign state a validator cannot know what it signed")
-            .next("restore the file by hand; midflush never makes a fresh one"),
-    );
+    said.findings.push(signed::unreadable(&states.node, states.before.map(|b| b.height.0), why, states.started));
 }
 
 /// Two signatures for one height, round and type with different block ids.

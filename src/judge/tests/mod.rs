@@ -17,6 +17,8 @@ const SECOND: u64 = 1_000_000;
 /// A run of four validators and a full node that makes a block each second, as records.
 struct Run {
     records: Vec<Record>,
+    /// Starts that have not ended, which the end of a run does.
+    alive: BTreeMap<String, u32>,
 }
 
 fn layout() -> Layout {
@@ -56,7 +58,7 @@ fn kill() -> FaultSetup {
 
 impl Run {
     fn new(faults: Vec<FaultSetup>, expect: Expect) -> Self {
-        let mut run = Self { records: Vec::new() };
+        let mut run = Self { records: Vec::new(), alive: BTreeMap::new() };
         let start = RunStarted {
             version: 1,
             run: "r1".to_owned(),
@@ -104,10 +106,12 @@ impl Run {
     }
 
     fn started(&mut self, at: u64, node: &str, start: u32) {
+        self.alive.insert(node.to_owned(), start);
         self.agent(at, node, NodeEvent::Started { start, pid: 1, tier: Tier::Observe });
     }
 
     fn exited(&mut self, at: u64, node: &str, start: u32, exit: Exit, cause: ExitCause, tail: &[&str]) {
+        self.alive.remove(node);
         let tail = tail.iter().map(|&l| l.to_owned()).collect();
         self.agent(at, node, NodeEvent::Exited { start, exit, cause, tail });
     }
@@ -136,6 +140,9 @@ impl Run {
         self.push(60, None, Event::Settled { converged, why: "as it is".to_owned() });
         for node in ALL {
             self.hashes(node, 1, 150, block);
+        }
+        for (node, start) in std::mem::take(&mut self.alive) {
+            self.exited(61, &node, start, Exit::Code(0), ExitCause::Asked, &[]);
         }
         self.push(61, None, Event::RunEnded);
     }

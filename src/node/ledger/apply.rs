@@ -62,6 +62,10 @@ impl Ledger {
             }
         }
         self.checkpoint_if_due()?;
+        if self.fire_again_at.is_some_and(|at| Instant::now() >= at) {
+            self.fire_again_at = None;
+            self.fire_again()?;
+        }
         self.timings.block_done(self.log_timing.then_some(&self.log), height);
         Ok(Applied { height, app_hash: self.state.app_hash, halt })
     }

@@ -130,6 +130,8 @@ pub struct Ledger {
     flushed: Height,
     held_events: Vec<BlockEvent>,
     last_flush: Instant,
+    /// Only for a planted defect: when the last events fire once more.
+    fire_again_at: Option<Instant>,
     window_on_disk: bool,
     phase: Phase,
     poisoned: Option<String>,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::blocks;
 use super::events::{BlockEvent, EventSink};
@@ -93,6 +93,7 @@ impl Ledger {
             last_commit,
             held_events: Vec::new(),
             last_flush: Instant::now(),
+            fire_again_at: None,
             window_on_disk,
             // So that the blocks of the handshake are written singly, whatever the discipline.
             phase: Phase::Consensus,
@@ -142,8 +143,10 @@ impl Ledger {
             );
             return Err(LedgerError::Inconsistent(text));
         }
-        if self.defect == Some(Defect::EventsTwice) {
+        if self.defect == Some(Defect::EventsTwice) && self.state.last_height != 0 {
             self.fire_again()?;
+            // And late enough for somebody to listen again.
+            self.fire_again_at = Some(Instant::now() + Duration::from_millis(700));
         }
         Ok(())
     }
@@ -198,7 +201,7 @@ impl Ledger {
     }
 
     /// Planted: the last blocks' events once more.
-    fn fire_again(&mut self) -> Result<(), LedgerError> {
+    pub(super) fn fire_again(&mut self) -> Result<(), LedgerError> {
         let last = self.state.last_height;
         for height in last.saturating_sub(2).max(self.state.initial_height)..=last {
             let block = Arc::new(self.stored_block(height)?);

@@ -314,7 +314,7 @@ fn window(reader: &mut Reader, at: &At) -> Option<u64> {
     Some(range.from)
 }
 
-fn range(reader: &mut Reader, at: &At, example: &str) -> Option<HeightRange> {
+pub(super) fn range(reader: &mut Reader, at: &At, example: &str) -> Option<HeightRange> {
     let text = match at.tree {
         Tree::Int(number) => number.to_string(),
         Tree::Text(text) => text.clone(),
