@@ -6,6 +6,7 @@
 pub mod cometbft;
 mod ed25519;
 pub mod gnoland;
+mod journal;
 mod marks;
 mod metrics;
 mod program;

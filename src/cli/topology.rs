@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{CliError, Code, chains};
 use crate::chain::Chain;
-use crate::plan::{self, BuildPlan, ChainPlan, Plan};
+use crate::plan::{self, BuildPlan, ChainPlan, NodePlan, Plan};
 use crate::run::family;
 use crate::timeline::Layout;
 use crate::topology::{self, Loaded, Problem, Problems};
@@ -50,13 +50,9 @@ impl TopologyArgs {
         let refuse = |list: Vec<Problem>| refused(&Problems::new(&loaded.source, list));
         let plan = plan::build(&loaded.topology, self.seed).map_err(|problem| refuse(vec![problem]))?;
         let chain = chains::of(&plan)?;
-        let layouts: BTreeMap<String, Layout> =
-            plan.nodes.iter().map(|node| (node.name.clone(), chain.layout(&plan, node))).collect();
-        let problems = plan::check_layout(&loaded.topology, &plan, &layouts);
-        if !problems.is_empty() {
-            return Err(refuse(problems));
-        }
-        Ok(Planned { loaded, plan, chain, file: self.file.clone() })
+        let planned = Planned { loaded, plan, chain, file: self.file.clone() };
+        planned.check_layout()?;
+        Ok(planned)
     }
 }
 
@@ -86,7 +82,16 @@ impl Planned {
             }
         }
         self.chain = chains::found(&self.plan)?;
-        Ok(())
+        // What the program says of itself may give other stores than the file alone.
+        self.check_layout()
+    }
+
+    /// Addresses, latencies and expectations against the nodes' stores.
+    fn check_layout(&self) -> Result<(), CliError> {
+        let layout = |node: &NodePlan| (node.name.clone(), self.chain.layout(&self.plan, node));
+        let layouts: BTreeMap<String, Layout> = self.plan.nodes.iter().map(layout).collect();
+        let problems = plan::check_layout(&self.loaded.topology, &self.plan, &layouts);
+        if problems.is_empty() { Ok(()) } else { Err(refused(&Problems::new(&self.loaded.source, problems))) }
     }
 }
 

@@ -73,6 +73,7 @@ fn chain(chain: &Chain) -> ChainPlan {
         }),
         Chain::Cometbft(cometbft) => ChainPlan::Cometbft(CometbftPlan {
             app: cometbft.app.clone(),
+            version: cometbft.version.clone(),
             database: cometbft.database.clone(),
             block_time_ms: cometbft.block_time_ms,
             build: made_from(cometbft.binary.as_ref(), cometbft.image.as_ref(), COMETBFT_BINARY),

@@ -53,7 +53,7 @@ pub struct Plan {
 pub enum ChainPlan {
     /// The built-in reference node.
     Reference(ReferencePlan),
-    /// CometBFT with a built-in application.
+    /// CometBFT.
     Cometbft(CometbftPlan),
     /// gnoland.
     Gnoland(GnolandPlan),
@@ -84,8 +84,11 @@ pub struct ReferencePlan {
 /// Options of a CometBFT chain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CometbftPlan {
-    /// Value of `--proxy_app`: `persistent_kvstore`.
+    /// `persistent_kvstore`, or `e2e` for the application of CometBFT's end-to-end tests.
     pub app: String,
+    /// Line of releases, `0.37`, `0.38` or `1`, where the build does not tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// `goleveldb` or `pebbledb`.
     pub database: String,
     /// `timeout_commit` in milliseconds.

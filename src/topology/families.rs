@@ -8,10 +8,12 @@ pub(super) const STORAGE: &[&str] = &["per-block", "single-flush", "deferred", "
 pub(super) const REFERENCE_KINDS: &[&str] = &["set", "validator", "param"];
 /// Kinds of transactions of CometBFT's kvstore.
 pub(super) const COMETBFT_KINDS: &[&str] = &["set", "validator"];
-/// Built-in applications of CometBFT.
-pub(super) const COMETBFT_APPS: &[&str] = &["persistent_kvstore"];
-/// Databases of CometBFT 0.38.
-pub(super) const COMETBFT_DATABASES: &[&str] = &["goleveldb"];
+/// Applications of CometBFT; the first is the default.
+pub(super) const COMETBFT_APPS: &[&str] = &["persistent_kvstore", "e2e"];
+/// Databases of CometBFT; the first is the default.
+pub(super) const COMETBFT_DATABASES: &[&str] = &["goleveldb", "pebbledb"];
+/// Lines of CometBFT's releases.
+pub(super) const COMETBFT_VERSIONS: &[&str] = &["0.37", "0.38", "1"];
 /// Kinds of transactions of gnoland.
 pub(super) const GNOLAND_KINDS: &[&str] = &["send"];
 /// Databases of gnoland; the first is the default.
@@ -22,6 +24,7 @@ pub(super) const REFERENCE_OPTIONS: &[&str] = &["verify_window", "checkpoints", 
 /// The transactions that a chain's application understands, the usual one first.
 pub(super) fn kinds(chain: Option<&Chain>) -> &'static [&'static str] {
     match chain {
+        Some(Chain::Cometbft(cometbft)) if cometbft.app == "e2e" => &COMETBFT_KINDS[..1],
         Some(Chain::Cometbft(_)) => COMETBFT_KINDS,
         Some(Chain::Gnoland(_)) => GNOLAND_KINDS,
         // An unknown chain has its own problem; the longer list adds none.

@@ -33,7 +33,7 @@ pub struct Topology {
 pub enum Chain {
     /// The built-in reference node.
     Reference(Reference),
-    /// CometBFT 0.38 with a built-in application.
+    /// CometBFT with a built-in application, or with that of its end-to-end tests.
     Cometbft(Cometbft),
     /// gnoland.
     Gnoland(Gnoland),
@@ -53,8 +53,10 @@ pub struct Reference {
 /// Options of a CometBFT chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cometbft {
-    /// The built-in application.
+    /// The application: built in, or `e2e`.
     pub app: String,
+    /// Line of releases, where the build does not tell it.
+    pub version: Option<String>,
     /// The database of the node's own stores.
     pub database: String,
     /// Time between blocks in milliseconds.

@@ -2,27 +2,26 @@
 //! says about answers, log and stores is what the node does.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use midflush::chain::Chain;
 use midflush::chain::cometbft::Cometbft;
-use midflush::plan::{BuildPlan, ChainPlan, CometbftPlan, NodePlan};
+use midflush::plan::{BuildPlan, ChainPlan, CometbftPlan, NodePlan, Plan};
 use midflush::timeline::{LogMeaning, Mode};
 
 use crate::aimed::Net;
 use crate::network::{self, Node, marked, until};
 
-/// The binary: `MIDFLUSH_COMETBFT`, or `cometbft` on the path. `None`, and said so, where there is none and
+/// A binary: the variable names it, or for 0.38 it is `cometbft` on the path. `None`, and said so, where there is none and
 /// `MIDFLUSH_REQUIRE_COMETBFT=1` does not demand one.
-fn binary() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("MIDFLUSH_COMETBFT") {
+fn binary(variable: &str) -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os(variable) {
         return Some(path.into());
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::var_os("PATH").filter(|_| variable == "MIDFLUSH_COMETBFT").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join("cometbft")).find(|file| file.is_file());
     if found.is_none() {
-        let missing = "no CometBFT 0.38 binary: set MIDFLUSH_COMETBFT to what `images/cometbft/build --binary` prints, \
-                       or put `cometbft` on PATH";
+        let missing = format!("no such CometBFT binary: set {variable} to what `images/cometbft/build` prints for it");
         let demanded = std::env::var("MIDFLUSH_REQUIRE_COMETBFT").is_ok_and(|value| value == "1");
         assert!(!demanded, "MIDFLUSH_REQUIRE_COMETBFT is set, but there is {missing}");
         println!("not tested, there is {missing}");
@@ -30,18 +29,23 @@ fn binary() -> Option<PathBuf> {
     found
 }
 
+fn plan(binary: &Path, app: &str, database: &str, block_time_ms: u64) -> Plan {
+    network::plan(ChainPlan::Cometbft(CometbftPlan {
+        app: app.to_owned(),
+        version: None,
+        database: database.to_owned(),
+        block_time_ms,
+        build: BuildPlan::Binary(binary.to_string_lossy().into_owned()),
+    }))
+}
+
 #[tokio::test]
 async fn rendered_files_make_a_network_that_the_family_can_read() {
-    let Some(binary) = binary() else { return };
-    let plan = network::plan(ChainPlan::Cometbft(CometbftPlan {
-        app: "persistent_kvstore".to_owned(),
-        database: "goleveldb".to_owned(),
-        block_time_ms: 100,
-        build: BuildPlan::Binary(binary.to_string_lossy().into_owned()),
-    }));
+    let Some(binary) = binary("MIDFLUSH_COMETBFT") else { return };
+    let plan = plan(&binary, "persistent_kvstore", "goleveldb", 100);
     let folder = tempfile::tempdir().expect("a folder");
     let binding = network::binding(&plan, folder.path(), &binary);
-    let chain = Cometbft::new();
+    let chain = Cometbft::for_plan(&plan).expect("the family");
     let launch = |node: &NodePlan| {
         let files = chain.render(&plan, &binding, node).expect("files");
         network::write(&files, &binding.nodes[&node.name].home);
@@ -119,24 +123,42 @@ const ADDRESSES: [(&str, &str); 12] = [
     ("after the flush in block sync", "{mode: block_sync, store: state.db, sync: 2, phase: after}"),
 ];
 
-#[tokio::test]
-async fn kills_at_addresses_leave_the_heights_predicted() {
-    let Some(binary) = binary() else { return };
-    let chain = Cometbft::new();
-    let plan = network::plan(ChainPlan::Cometbft(CometbftPlan {
-        app: "persistent_kvstore".to_owned(),
-        database: "goleveldb".to_owned(),
-        block_time_ms: 200,
-        build: BuildPlan::Binary(binary.to_string_lossy().into_owned()),
-    }));
-    let net = Net::launch("cometbft", &chain, plan).await;
+async fn kills(name: &str, variable: &str, app: &str, database: &str, addresses: &[(&str, &str)]) {
+    let Some(binary) = binary(variable) else { return };
+    let plan = plan(&binary, app, database, 200);
+    let chain = Cometbft::for_plan(&plan).expect("the family");
+    let net = Net::launch(name, &chain, plan).await;
     for node in 0..3 {
         net.start(&chain, node).await;
     }
     let mut victim = net.victim(&chain, 3).await;
-    for (name, address) in ADDRESSES {
+    for (name, address) in addresses {
         println!("{name}: {}", victim.start_and_kill(name, address).await);
     }
     victim.start_and_leave().await;
     net.end().await;
+}
+
+#[tokio::test]
+async fn kills_at_addresses_leave_the_heights_predicted() {
+    kills("cometbft", "MIDFLUSH_COMETBFT", "persistent_kvstore", "goleveldb", &ADDRESSES).await;
+}
+
+#[tokio::test]
+async fn kills_of_0_37_leave_the_heights_predicted() {
+    let addresses = [ADDRESSES[0], ADDRESSES[2], ADDRESSES[4], ADDRESSES[5], ADDRESSES[9], ADDRESSES[11]];
+    kills("cometbft-037", "MIDFLUSH_COMETBFT_037", "persistent_kvstore", "goleveldb", &addresses).await;
+}
+
+/// The kvstore of 1.x gathers in its own memory: it has no address, and any height after a death.
+#[tokio::test]
+async fn kills_of_1_x_leave_the_heights_predicted() {
+    let addresses = [ADDRESSES[0], ADDRESSES[1], ADDRESSES[2], ADDRESSES[5], ADDRESSES[8], ADDRESSES[11]];
+    kills("cometbft-1", "MIDFLUSH_COMETBFT_1", "persistent_kvstore", "pebbledb", &addresses).await;
+}
+
+#[tokio::test]
+async fn kills_of_1_x_with_the_e2e_application_leave_the_heights_predicted() {
+    let addresses = [ADDRESSES[0], ADDRESSES[2], ADDRESSES[4], ADDRESSES[5], ADDRESSES[9], ADDRESSES[11]];
+    kills("cometbft-e2e", "MIDFLUSH_COMETBFT_E2E", "e2e", "goleveldb", &addresses).await;
 }

@@ -1,9 +1,10 @@
-//! `config.toml` of a CometBFT 0.38 node: every setting that a testnet on one machine depends on is written out;
-//! what is left out keeps the node's default.
+//! `config.toml` of a CometBFT node: every setting that a testnet on one machine depends on is written out; what is left out
+//! keeps the node's default. The settings here mean the same from 0.37 to 1.x. And the e2e application's own file.
 
 use std::net::SocketAddr;
 
 use crate::chain::toml::{keys, section, text};
+use crate::plan::Plan;
 
 /// What differs between nodes and plans.
 pub(super) struct Settings<'a> {
@@ -39,6 +40,25 @@ pub(super) fn render(settings: &Settings<'_>) -> String {
         "instrumentation",
         &[("prometheus", "true".to_owned()), ("prometheus_listen_addr", text(&metrics.to_string()))],
     );
+    out
+}
+
+/// `app.toml` of the e2e application: its state is saved at each height, with a snapshot now and then.
+pub(super) fn e2e(plan: &Plan, home: &str) -> String {
+    let mut out = String::new();
+    let values = [
+        ("chain_id", text(&plan.chain_id)),
+        // Node and application are one process.
+        ("protocol", text("builtin")),
+        ("listen", text("")),
+        ("dir", text(&format!("{home}/data/app"))),
+        ("mode", text("validator")),
+        ("key_type", text("ed25519")),
+        ("persist_interval", "1".to_owned()),
+        ("snapshot_interval", "10".to_owned()),
+        ("retain_blocks", "0".to_owned()),
+    ];
+    keys(&mut out, &values);
     out
 }
 

@@ -1,10 +1,13 @@
-//! CometBFT 0.38 with its built-in persistent kvstore, unmodified: keys, genesis and configuration are made by the plan.
+//! CometBFT 0.37, 0.38 and 1.x, unmodified, with its built-in persistent kvstore or with the application of its end-to-end
+//! tests: keys, genesis and configuration are made by the plan.
 //!
-//! Responsibilities: the files of a node's home and its command (`keys`, `config`), its stores and the order of its flush
-//! (`stores`), and transactions that its application takes. The RPC shapes are [`CometShapes`].
+//! Responsibilities: which release a node is of (`release`), the files of its home and its command (`keys`, `config`), its
+//! stores and the order of its flush (`stores`), and transactions that its application takes. The RPC shapes are
+//! [`CometShapes`].
 
 mod config;
 mod keys;
+mod release;
 mod stores;
 
 use std::collections::BTreeMap;
@@ -17,6 +20,7 @@ use rand_chacha::ChaCha20Rng;
 use serde_json::json;
 
 use self::keys::{Key, Purpose};
+use self::release::{App, Release};
 use super::{
     Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, Stages, bound, metrics, program, signed,
 };
@@ -27,19 +31,38 @@ use crate::timeline::{Heights, LastSigned, Layout, Role};
 /// What a validator signed last, below home.
 const SIGN_STATE: &str = "data/priv_validator_state.json";
 
-/// The family.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cometbft;
+/// The family, with the release of each build as far as it was looked up.
+#[derive(Clone, Debug, Default)]
+pub struct Cometbft {
+    releases: BTreeMap<Build, Release>,
+}
 
 impl Cometbft {
-    /// The family; it holds nothing.
+    /// The family as far as a plan alone tells: a plain binary counts as 0.38 where the plan has no version.
     pub fn new() -> Self {
-        Self
+        Self::default()
     }
 
-    /// What is known about the stores of every node of this family.
-    pub fn known_layout() -> Layout {
-        stores::layout()
+    /// The family for a plan whose programs are on this machine.
+    ///
+    /// # Errors
+    /// When a program does not say which release it is, or is of one that is not known.
+    pub fn for_plan(plan: &Plan) -> Result<Self, ChainError> {
+        let options = options(plan)?;
+        let builds = plan.nodes.iter().map(|_| program::build(&options.build));
+        let found = builds.map(|build| Ok((build.clone(), Release::found(options, &build)?)));
+        Ok(Self { releases: found.collect::<Result<_, ChainError>>()? })
+    }
+
+    /// What is known about the stores of nodes of this family, with each kind of application; the usual one first.
+    pub fn known_layouts() -> [Layout; 2] {
+        [App::Kvstore, App::E2e].map(|app| stores::layout(Release::default(), app))
+    }
+
+    fn release(&self, options: &CometbftPlan) -> Release {
+        let build = program::build(&options.build);
+        let known = self.releases.get(&build).copied();
+        known.or_else(|| Release::written(options, &build)).unwrap_or_default()
     }
 }
 
@@ -52,8 +75,10 @@ impl Chain for Cometbft {
         }
     }
 
-    fn layout(&self, _plan: &Plan, _node: &NodePlan) -> Layout {
-        stores::layout()
+    fn layout(&self, plan: &Plan, _node: &NodePlan) -> Layout {
+        let Ok(options) = options(plan) else { return Layout::default() };
+        // `render` refuses an application that there is not.
+        stores::layout(self.release(options), App::named(&options.app).unwrap_or(App::Kvstore))
     }
 
     fn render(&self, plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<NodeFiles, ChainError> {
@@ -61,7 +86,10 @@ impl Chain for Cometbft {
         let place = bound(binding, &node.name)?;
         let mut files = BTreeMap::new();
         files.insert("config/config.toml".to_owned(), FileContents::plain(config(plan, binding, node)?));
-        files.insert("config/genesis.json".to_owned(), FileContents::plain(pretty(&genesis(plan)?)));
+        files.insert(
+            "config/genesis.json".to_owned(),
+            FileContents::plain(pretty(&genesis(plan, self.release(options))?)),
+        );
         let node_key = Key::derive(&node.key_seed, Purpose::Node)?;
         files.insert("config/node_key.json".to_owned(), FileContents::secret(pretty(&node_key.node_file())));
         let validator_key = Key::derive(&node.key_seed, Purpose::Validator)?;
@@ -75,8 +103,15 @@ impl Chain for Cometbft {
         );
         let home = place.home.to_string_lossy().into_owned();
         let mut command = place.program.clone();
-        command.extend(["start", "--home", &home, "--proxy_app", &options.app].map(str::to_owned));
         let mut env = place.env.clone();
+        match App::named(&options.app)? {
+            App::Kvstore => command.extend(["start", "--home", &home, "--proxy_app", &options.app].map(str::to_owned)),
+            App::E2e => {
+                files.insert("config/app.toml".to_owned(), FileContents::plain(config::e2e(plan, &home)));
+                command.push(format!("{home}/config/app.toml"));
+                env.insert("CMTHOME".to_owned(), home.clone());
+            }
+        }
         env.insert("HOME".to_owned(), home);
         Ok(NodeFiles { files, command, env })
     }
@@ -143,10 +178,10 @@ impl Chain for Cometbft {
     fn transaction(&self, plan: &Plan, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {
         match kind {
             "set" => Ok(set_transaction(plan.seed, n, size)),
-            "validator" => validator_transaction(plan, n),
-            other => {
-                Err(ChainError::new(format!("make a transaction `{other}`: the kvstore has `set` and `validator`")))
-            }
+            "validator" if options(plan)?.app != "e2e" => validator_transaction(plan, n),
+            other => Err(ChainError::new(format!(
+                "make a transaction `{other}`: the kvstore has `set` and `validator`, the e2e application `set`"
+            ))),
         }
     }
 }
@@ -182,7 +217,7 @@ fn config(plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<String, Cha
 }
 
 /// `genesis.json`, with the defaults of `cometbft init` for what the plan does not set.
-fn genesis(plan: &Plan) -> Result<serde_json::Value, ChainError> {
+fn genesis(plan: &Plan, release: Release) -> Result<serde_json::Value, ChainError> {
     let mut validators = Vec::new();
     for node in plan.nodes.iter().filter(|node| node.role == Role::Validator) {
         let key = Key::derive(&node.key_seed, Purpose::Validator)?;
@@ -193,21 +228,29 @@ fn genesis(plan: &Plan) -> Result<serde_json::Value, ChainError> {
             "name": node.name,
         }));
     }
+    let mut parameters = json!({
+        "block": { "max_bytes": "22020096", "max_gas": "-1" },
+        "evidence": {
+            "max_age_num_blocks": "100000",
+            "max_age_duration": "172800000000000",
+            "max_bytes": "1048576",
+        },
+        "validator": { "pub_key_types": ["ed25519"] },
+        "version": { "app": "0" },
+    });
+    match release {
+        Release::V037 => {}
+        Release::V038 => parameters["abci"] = json!({ "vote_extensions_enable_height": "0" }),
+        Release::V1 => {
+            parameters["synchrony"] = json!({ "precision": "505000000", "message_delay": "15000000000" });
+            parameters["feature"] = json!({ "vote_extensions_enable_height": "0", "pbts_enable_height": "0" });
+        }
+    }
     Ok(json!({
         "genesis_time": plan.genesis_time,
         "chain_id": plan.chain_id,
         "initial_height": plan.initial_height.to_string(),
-        "consensus_params": {
-            "block": { "max_bytes": "22020096", "max_gas": "-1" },
-            "evidence": {
-                "max_age_num_blocks": "100000",
-                "max_age_duration": "172800000000000",
-                "max_bytes": "1048576",
-            },
-            "validator": { "pub_key_types": ["ed25519"] },
-            "version": { "app": "0" },
-            "abci": { "vote_extensions_enable_height": "0" },
-        },
+        "consensus_params": parameters,
         "validators": validators,
         "app_hash": "",
     }))
@@ -253,6 +296,7 @@ mod tests {
             app: "persistent_kvstore".to_owned(),
             database: "goleveldb".to_owned(),
             block_time_ms: 200,
+            version: None,
             build: BuildPlan::Binary("/opt/cometbft".to_owned()),
         };
         sample::plan(ChainPlan::Cometbft(options), 4)
@@ -278,6 +322,41 @@ mod tests {
             assert_eq!(files.files[secret].mode, 0o600);
         }
         assert!(!text("config/config.toml").contains("0.0.0.0"));
+    }
+
+    #[test]
+    fn genesis_and_flush_follow_the_release_and_the_application() {
+        let mut plan = sample_plan();
+        let binding = sample::binding(&plan, "/opt/node");
+        let set = |plan: &mut Plan, version: &str, app: &str| {
+            let ChainPlan::Cometbft(options) = &mut plan.chain else { panic!("of this family") };
+            (options.version, options.app) = (Some(version.to_owned()), app.to_owned());
+        };
+        set(&mut plan, "1", "e2e");
+        let files = Cometbft::new().render(&plan, &binding, &plan.nodes[0]).expect("files");
+        assert_eq!(files.command, ["/opt/node", "/run/sample/val-1/config/app.toml"]);
+        assert_eq!(files.env["CMTHOME"], "/run/sample/val-1");
+        let text = |path: &str| String::from_utf8(files.files[path].bytes.clone()).expect("text");
+        insta::assert_snapshot!("app.toml", text("config/app.toml"));
+        assert!(text("config/genesis.json").contains("pbts_enable_height"));
+        assert!(Cometbft::new().transaction(&plan, "validator", 1, 40).is_err());
+        let commits = |plan: &Plan| Cometbft::new().layout(plan, &plan.nodes[0]).flush.len();
+        assert_eq!(commits(&plan), 5);
+        set(&mut plan, "1", "persistent_kvstore");
+        assert_eq!(commits(&plan), 4);
+        set(&mut plan, "0.37", "persistent_kvstore");
+        assert_eq!(commits(&plan), 5);
+        // A program that does not say what it is.
+        let ChainPlan::Cometbft(options) = &mut plan.chain else { panic!("of this family") };
+        options.version = None;
+        assert!(Cometbft::for_plan(&plan).expect_err("an error").0.contains("`version: \"0.38\"`"));
+        options_image(&mut plan);
+        assert_eq!(Cometbft::for_plan(&plan).expect("the family").layout(&plan, &plan.nodes[0]).flush.len(), 4);
+    }
+
+    fn options_image(plan: &mut Plan) {
+        let ChainPlan::Cometbft(options) = &mut plan.chain else { panic!("of this family") };
+        options.build = BuildPlan::Image("cometbft:v1.0.1".to_owned());
     }
 
     #[test]

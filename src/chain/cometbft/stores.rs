@@ -1,20 +1,21 @@
-//! The stores of a CometBFT 0.38 node with its persistent kvstore, and the order of one flush.
+//! The stores of a CometBFT node and the order of one flush.
 //!
 //! Read from `store/store.go`, `consensus/state.go` (`finalizeCommit`), `state/execution.go` and `state/store.go` of v0.38.17
-//! and checked against what the node does.
+//! and checked against what 0.37, 0.38 and 1.0 do: the order is the same, and the applications differ. The kvstore of 0.37 and
+//! 0.38 writes and never syncs. That of 1.x keeps what it commits in its own memory until 32 KiB have gathered, so that it has
+//! no part in a flush and any height after a death. The e2e application writes its whole state beside the last one and
+//! renames, never syncing.
 
+use super::release::{App, Release};
+use crate::chain::journal::NOT_JOURNAL;
 use crate::chain::marks;
 use crate::timeline::{Commit, HeightKind, HeightMark, Layout, LogMark, Mode, Store};
 
-/// Files of goleveldb that are no part of a commit: its own log of what it does, and what compaction writes from time to
-/// time on another thread. A commit is what goes into the journal, `NNNNNN.log`.
-const NOT_JOURNAL: [&str; 6] = ["LOG", "LOG.old", "LOCK", "CURRENT*", "MANIFEST-*", "*.ldb"];
-
 /// Everything that is known about the stores.
-pub(super) fn layout() -> Layout {
+pub(super) fn layout(release: Release, app: App) -> Layout {
     Layout {
-        stores: stores(),
-        flush: flush(),
+        stores: stores(app),
+        flush: flush(release, app),
         // The key of the seen commit, written once a block. `H:` before the block's meta would do as well, were it not
         // the tail of `BH:` before a block hash, which may begin with digits.
         height_mark: Some(HeightMark { store: "blockstore.db".to_owned(), prefix: "SC:".to_owned() }),
@@ -22,7 +23,7 @@ pub(super) fn layout() -> Layout {
     }
 }
 
-fn stores() -> Vec<Store> {
+fn stores(app: App) -> Vec<Store> {
     let store = |name: &str, paths: &[&str], except: &[&str]| Store {
         name: name.to_owned(),
         paths: paths.iter().map(|&p| p.to_owned()).collect(),
@@ -32,8 +33,15 @@ fn stores() -> Vec<Store> {
         store("blockstore.db", &["data/blockstore.db/"], &NOT_JOURNAL),
         store("cs.wal", &["data/cs.wal/"], &[]),
         store("state.db", &["data/state.db/"], &NOT_JOURNAL),
-        // The kvstore opens goleveldb by itself, under its own name, whatever `db_backend` says.
-        store("application.db", &["data/kvstore.db/"], &NOT_JOURNAL),
+        match app {
+            // The kvstore opens a database by itself, under its own name, whatever `db_backend` says.
+            App::Kvstore => store("application.db", &["data/kvstore.db/"], &NOT_JOURNAL),
+            App::E2e => store(
+                "application.db",
+                &["data/app/app_state.json", "data/app/app_state.json.new", "data/app/prev_app_state.json"],
+                &[],
+            ),
+        },
         // Filled by another thread after the block's events: outside the flush.
         store("tx_index.db", &["data/tx_index.db/"], &NOT_JOURNAL),
         store("evidence.db", &["data/evidence.db/"], &NOT_JOURNAL),
@@ -42,7 +50,7 @@ fn stores() -> Vec<Store> {
     ]
 }
 
-fn flush() -> Vec<Commit> {
+fn flush(release: Release, app: App) -> Vec<Commit> {
     let commit = |store: &str, sync: Option<u32>, modes: &[Mode], advances: Option<HeightKind>, what: &str| Commit {
         store: store.to_owned(),
         sync,
@@ -50,7 +58,13 @@ fn flush() -> Vec<Commit> {
         advances,
         what: what.to_owned(),
     };
-    vec![
+    let application = match (app, release) {
+        (App::Kvstore, Release::V1) => None,
+        (App::Kvstore, _) => Some("keys set by the block, then size and height"),
+        (App::E2e, _) => Some("the whole state beside the last one, then two renames"),
+    };
+    let application = application.map(|what| commit("application.db", None, &[], Some(HeightKind::App), what));
+    let before = [
         // A replay at the handshake starts from blocks that are stored already.
         commit(
             "blockstore.db",
@@ -61,19 +75,37 @@ fn flush() -> Vec<Commit> {
         ),
         commit("cs.wal", Some(1), &[Mode::Consensus], None, "end of height"),
         commit("state.db", Some(1), &[], None, "results of the block"),
-        commit("application.db", None, &[], Some(HeightKind::App), "keys set by the block, then size and height"),
-        commit("state.db", Some(2), &[], Some(HeightKind::State), "validators, parameters, state"),
-    ]
+    ];
+    let last = commit("state.db", Some(2), &[], Some(HeightKind::State), "validators, parameters, state");
+    before.into_iter().chain(application).chain([last]).collect()
 }
 
 fn log_marks() -> Vec<LogMark> {
     let mut all = vec![
         marks::mode(&["ABCI Handshake App Info"], Mode::Replay),
         marks::handshake(&["ABCI Replay Blocks", "appHeight=", "storeHeight=", "stateHeight="]),
-        marks::mode(&["module=blocksync", "impl=BlockPool", "Starting BlockPool service"], Mode::BlockSync),
+        // The module is `blockchain` in 0.37 and `blocksync` later.
+        marks::mode(&["impl=BlockPool", "Starting BlockPool service"], Mode::BlockSync),
         // Written before the consensus state starts, with or without block sync before it.
         marks::mode(&["module=consensus", "impl=ConsensusState", "Starting State service"], Mode::Consensus),
     ];
     all.extend(marks::troubles());
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_kvstore_of_1_x_has_no_part_in_a_flush() {
+        let stores = |release, app| -> Vec<String> {
+            layout(release, app).flush.into_iter().map(|commit| commit.store).collect()
+        };
+        let usual = ["blockstore.db", "cs.wal", "state.db", "application.db", "state.db"];
+        for (release, app) in [(Release::V037, App::Kvstore), (Release::V038, App::Kvstore), (Release::V1, App::E2e)] {
+            assert_eq!(stores(release, app), usual, "{release:?} {app:?}");
+        }
+        assert_eq!(stores(Release::V1, App::Kvstore), ["blockstore.db", "cs.wal", "state.db", "state.db"]);
+    }
 }

@@ -5,13 +5,9 @@
 //! and state 2, application 1, and the write-ahead log 1 at the end of the height (8 in all for a lone validator). Releases
 //! before v1.2.0 left the results without a sync, and this layout does not fit them.
 
+use crate::chain::journal::NOT_JOURNAL;
 use crate::chain::marks;
 use crate::timeline::{Commit, HeightKind, HeightMark, Layout, LogMark, Mode, Store};
-
-/// Files that are no part of a commit: locks, catalogues and tables, which compaction writes whenever it likes. A commit is
-/// what goes into the journal, `NNNNNN.log`. The first are goleveldb's and pebbledb's, the rest pebbledb's.
-const NOT_JOURNAL: [&str; 9] =
-    ["LOG", "LOG.old", "LOCK", "CURRENT*", "MANIFEST-*", "*.ldb", "*.sst", "OPTIONS-*", "marker.*"];
 
 /// Everything that is known about the stores.
 pub(super) fn layout() -> Layout {

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::topology::diagnostic::Problem;
-use crate::topology::families::{COMETBFT_APPS, COMETBFT_DATABASES, GNOLAND_DATABASES, REFERENCE_OPTIONS};
+use crate::topology::families::{
+    COMETBFT_APPS, COMETBFT_DATABASES, COMETBFT_VERSIONS, GNOLAND_DATABASES, REFERENCE_OPTIONS,
+};
 use crate::topology::reader::{At, Fields, Reader};
+use crate::topology::tree::Tree;
 use crate::topology::types::{Chain, Cometbft, Gnoland, Reference};
 use crate::topology::units;
 
@@ -96,16 +99,37 @@ pub(super) fn options(reader: &mut Reader, fields: &Fields) -> Option<BTreeMap<S
 }
 
 fn cometbft(reader: &mut Reader, at: &At) -> Option<ChainSection> {
-    let known = ["app", "database", "block_time", "binary", "image", "initial_height"];
+    let known = ["app", "version", "database", "block_time", "binary", "image", "initial_height"];
     let fields = reader.map(at, "a map", "{ app: persistent_kvstore }", &known)?;
+    let version = version(reader, &fields);
     let initial_height = initial_height(reader, &fields);
     let block_time_ms = block_time(reader, &fields, 1_000);
     let app = word(reader, &fields, "app", COMETBFT_APPS);
     let database = word(reader, &fields, "database", COMETBFT_DATABASES);
     let (binary, image) = build(reader, &fields, "/usr/local/bin/cometbft", "cometbft:v0.38.17")?;
-    let family =
-        Chain::Cometbft(Cometbft { app: app?, database: database?, block_time_ms: block_time_ms?, binary, image });
+    let family = Chain::Cometbft(Cometbft {
+        app: app?,
+        version: version?,
+        database: database?,
+        block_time_ms: block_time_ms?,
+        binary,
+        image,
+    });
     Some(ChainSection { family, initial_height: initial_height?, built_blocks: 0 })
+}
+
+/// A line of releases; a number that YAML reads as such is meant too.
+fn version(reader: &mut Reader, fields: &Fields) -> Option<Option<String>> {
+    let Some(at) = fields.get("version") else { return Some(None) };
+    let known = COMETBFT_VERSIONS.iter().find(|known| match at.tree {
+        Tree::Int(number) => number.to_string() == **known,
+        Tree::Float(number) => number.to_string() == **known,
+        _ => false,
+    });
+    match known {
+        Some(known) => Some(Some((*known).to_owned())),
+        None => reader.word(&at, COMETBFT_VERSIONS).map(|word| Some(word.to_owned())),
+    }
 }
 
 fn gnoland(reader: &mut Reader, at: &At) -> Option<ChainSection> {
