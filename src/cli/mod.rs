@@ -150,5 +150,6 @@ pub(crate) fn block_on(command: impl Future<Output = Result<Code, CliError>>) ->
 /// Diagnostics of the tool itself go to stderr; `RUST_LOG` says how much.
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
 }

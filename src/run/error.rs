@@ -7,11 +7,11 @@ use crate::chain::ChainError;
 use crate::engine::EngineError;
 use crate::results::ResultsError;
 
-/// An experiment failed before a verdict could be reached.
+/// An experiment failed before a verdict could be reached; reads after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The engine could not do its part.
-    #[error("failed to {doing}: {source}")]
+    #[error("{doing}: {source}")]
     Engine {
         /// What it was to do.
         doing: String,
@@ -20,7 +20,7 @@ pub enum RunError {
         source: EngineError,
     },
     /// An agent could not be reached or refused.
-    #[error("failed to {doing} through the agent of `{node}`: {source}")]
+    #[error("{doing} through the agent of `{node}`: {source}")]
     Agent {
         /// The node.
         node: String,
@@ -31,7 +31,7 @@ pub enum RunError {
         source: ClientError,
     },
     /// The chain family cannot do what the plan asks.
-    #[error("failed to make the files of `{node}`: {source}")]
+    #[error("make the files of `{node}`: {source}")]
     Chain {
         /// The node.
         node: String,
@@ -40,10 +40,10 @@ pub enum RunError {
         source: ChainError,
     },
     /// The run folder could not be written.
-    #[error("failed to write the results: {0}")]
+    #[error("write the results: {0}")]
     Results(#[from] ResultsError),
     /// The chain to start from could not be built.
-    #[error("failed to build the chain to start from in {}: {reason}", folder.display())]
+    #[error("build the chain to start from in {}: {reason}", folder.display())]
     Fixture {
         /// Where it was built.
         folder: PathBuf,
@@ -51,7 +51,7 @@ pub enum RunError {
         reason: String,
     },
     /// The machine cannot do what the plan needs; found before any node starts.
-    #[error("this machine cannot aim faults at `{node}`: {reason}")]
+    #[error("aim faults at `{node}`, which this machine cannot: {reason}")]
     CannotIntercept {
         /// The node.
         node: String,
@@ -59,12 +59,12 @@ pub enum RunError {
         reason: String,
     },
     /// Files could not be packed for an agent.
-    #[error("failed to pack files for the agents: {what}")]
+    #[error("pack files for the agents: {what}")]
     Archive {
         /// Why not.
         what: String,
     },
     /// The user stopped the run.
-    #[error("interrupted")]
+    #[error("go on after an interruption")]
     Interrupted,
 }

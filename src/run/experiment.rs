@@ -148,7 +148,7 @@ impl Phases {
                 }
             }
             Err(RunError::Interrupted) => {}
-            Err(error) => self.witness.tell_run(Event::ToolError { what: error.to_string() }).await,
+            Err(error) => self.witness.tell_run(Event::ToolError { what: format!("failed to {error}") }).await,
         }
         self.end_tasks(&mut tasks, kept.is_empty(), interrupted).await;
         if kept.is_empty() {

@@ -18,6 +18,8 @@ pub struct NodeProgress {
     pub running: bool,
     /// Process starts so far.
     pub starts: u32,
+    /// When it was started first, microseconds since the run began.
+    pub started_us: u64,
     /// Latest height that its RPC reported.
     pub height: u64,
     /// When that height was first reported, microseconds since the run began.
@@ -40,6 +42,10 @@ impl Progress {
                 node.running = true;
                 node.answered = false;
                 node.starts = *start;
+                // Later starts are no progress: a node may come and go for ever.
+                if *start == 1 {
+                    node.started_us = record.at_us;
+                }
             }
             Event::Node(NodeEvent::Exited { .. }) => {
                 node.running = false;

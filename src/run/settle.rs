@@ -12,6 +12,10 @@ const CONVERGE_WITHIN_MS: u64 = 60_000;
 /// How long a chain must rest at its halt height before that counts, in milliseconds.
 const HALT_REST_MS: u64 = 2_000;
 
+/// How long no node's height may move while faults or first starts are still waited for, beside the longest downtime of a
+/// fault, in milliseconds: a network that never comes up, or stands for good, meets none of them.
+const STILL_MS: u64 = 120_000;
+
 /// Why a run is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
@@ -32,7 +36,7 @@ pub struct Quiet {
 
 /// Decides whether the run is over. `quiet` is `None` while faults are still to come or nodes still to be started.
 pub fn settled(progress: &Progress, plan: &Plan, quiet: Option<Quiet>, now_us: u64) -> Option<Settled> {
-    let quiet = quiet?;
+    let Some(quiet) = quiet else { return stuck(progress, plan, now_us) };
     let within_ms = plan.expect.converge_within_ms.unwrap_or(CONVERGE_WITHIN_MS);
     let late = now_us.saturating_sub(quiet.since_us) / 1000 > within_ms;
     if let Some(name) = progress.nodes.iter().find(|(_, n)| n.gone).map(|(name, _)| name) {
@@ -65,6 +69,27 @@ pub fn settled(progress: &Progress, plan: &Plan, quiet: Option<Quiet>, now_us: u
     })
 }
 
+/// Whether nothing that is waited for can come any more.
+fn stuck(progress: &Progress, plan: &Plan, now_us: u64) -> Option<Settled> {
+    let no_more = |why: String| Some(Settled { converged: false, why });
+    let gone = |name: &String| progress.nodes.get(name).is_some_and(|node| node.gone);
+    let mut validators = plan.nodes.iter().filter(|node| node.power > 0).map(|node| &node.name).peekable();
+    if validators.peek().is_some() && validators.all(gone) {
+        return no_more("no validator comes back".to_owned());
+    }
+    let moved_us = progress.nodes.values().map(|node| node.height_since_us.max(node.started_us)).max()?;
+    let down_ms = plan.faults.iter().map(|fault| fault.down_ms).max().unwrap_or(0);
+    let still_ms = now_us.saturating_sub(moved_us) / 1000;
+    if still_ms <= STILL_MS + down_ms {
+        return None;
+    }
+    if progress.nodes.values().any(|node| node.height > 0) {
+        no_more(format!("no node's height has moved for {} s", still_ms / 1000))
+    } else {
+        no_more(format!("no node has answered with a height for {} s", still_ms / 1000))
+    }
+}
+
 fn halted(progress: &Progress, halt: u64, now_us: u64, late: bool) -> Option<Settled> {
     let rest = |since_us: u64| now_us.saturating_sub(since_us) / 1000 >= HALT_REST_MS;
     let nodes = || progress.nodes.values();
@@ -75,4 +100,83 @@ fn halted(progress: &Progress, halt: u64, now_us: u64, late: bool) -> Option<Set
         return Some(Settled { converged: true, why: format!("every node halted at {halt}") });
     }
     late.then(|| Settled { converged: false, why: format!("not every node reached the halt height {halt}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::build;
+    use crate::run::progress::NodeProgress;
+    use crate::topology::load;
+
+    const S: u64 = 1_000_000;
+
+    fn plan(more: &str) -> Plan {
+        let text = format!(
+            "midflush: 1\nname: n\nchain: {{ reference: {{}} }}\nnodes:\n  val: {{ role: validator, count: 2 }}\n{more}"
+        );
+        build(&load("n.yaml", text.as_bytes(), &[]).expect("a topology").topology, 1).expect("a plan")
+    }
+
+    fn progress(nodes: &[(&str, NodeProgress)]) -> Progress {
+        Progress { nodes: nodes.iter().map(|(name, node)| ((*name).to_owned(), node.clone())).collect() }
+    }
+
+    fn at(height: u64, since_us: u64) -> NodeProgress {
+        NodeProgress {
+            running: true,
+            answered: true,
+            starts: 1,
+            height,
+            height_since_us: since_us,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn every_node_must_pass_a_height_made_after_the_last_fault() {
+        let plan = plan("expect: { converge: { within: 30s } }\n");
+        let quiet = Some(Quiet { since_us: 10 * S, best: 8 });
+        let two = |a, b| progress(&[("val-1", at(a, 0)), ("val-2", at(b, 0))]);
+        assert_eq!(settled(&two(10, 9), &plan, quiet, 20 * S), None);
+        assert!(settled(&two(10, 10), &plan, quiet, 20 * S).expect("over").converged);
+        let late = settled(&two(10, 9), &plan, quiet, 41 * S).expect("over");
+        assert_eq!((late.converged, late.why.as_str()), (false, "height 10 was not reached within 30 s: val-2 at 9"));
+    }
+
+    #[test]
+    fn a_node_that_nobody_starts_again_ends_the_wait() {
+        let quiet = Some(Quiet { since_us: 10 * S, best: 8 });
+        let gone = NodeProgress { gone: true, starts: 3, ..Default::default() };
+        let seen = progress(&[("val-1", at(20, 0)), ("val-2", gone.clone())]);
+        assert_eq!(settled(&seen, &plan(""), quiet, 11 * S).expect("over").why, "`val-2` does not come back");
+        assert_eq!(settled(&seen, &plan(""), None, 11 * S), None, "the other validator may still meet the faults");
+        let all = progress(&[("val-1", gone.clone()), ("val-2", gone)]);
+        assert_eq!(settled(&all, &plan(""), None, 11 * S).expect("over").why, "no validator comes back");
+    }
+
+    #[test]
+    fn a_network_that_never_comes_up_or_stands_for_good_ends_the_wait() {
+        let fault = "faults: [{ name: f, kill: val-1, at: { height: 50 }, restart: { after: 60s } }]\n";
+        let silent = NodeProgress { running: true, starts: 1, started_us: 5 * S, ..Default::default() };
+        let silent = progress(&[("val-1", silent.clone()), ("val-2", silent)]);
+        assert_eq!(settled(&silent, &plan(""), None, 125 * S), None);
+        let over = settled(&silent, &plan(""), None, 126 * S).expect("over");
+        assert_eq!(over.why, "no node has answered with a height for 121 s");
+        let still = progress(&[("val-1", at(7, 9 * S)), ("val-2", at(7, 10 * S))]);
+        assert_eq!(settled(&still, &plan(fault), None, 190 * S), None, "a fault may take a node away for 60 s");
+        let over = settled(&still, &plan(fault), None, 191 * S).expect("over");
+        assert_eq!((over.converged, over.why.as_str()), (false, "no node's height has moved for 181 s"));
+    }
+
+    #[test]
+    fn a_halt_is_reached_by_all_and_passed_by_none() {
+        let mut plan = plan("");
+        plan.expect.halt_height = Some(9);
+        let quiet = Some(Quiet { since_us: S, best: 8 });
+        let two = |a, b| progress(&[("val-1", at(a, 2 * S)), ("val-2", at(b, 2 * S))]);
+        assert_eq!(settled(&two(9, 9), &plan, quiet, 3 * S), None, "it must rest there");
+        assert!(settled(&two(9, 9), &plan, quiet, 4 * S).expect("over").converged);
+        assert!(!settled(&two(9, 10), &plan, quiet, 3 * S).expect("over").converged);
+    }
 }
