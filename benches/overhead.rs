@@ -100,7 +100,11 @@ fn sample(records: &[Record]) -> Result<Sample, String> {
     let (mut sync_us, mut blocks) = (0, 0);
     for record in late() {
         if let Event::Node(NodeEvent::Tally(tally)) = &record.event {
-            sync_us += tally.latency.values().map(|l| l.sum_us).sum::<u64>();
+            for (store, syncs) in &tally.syncs {
+                // Some of them were timed.
+                let timed = tally.latency.get(store).filter(|latency| latency.count > 0);
+                sync_us += timed.map_or(0, |latency| latency.sum_us * syncs / latency.count);
+            }
             blocks += tally.blocks;
         }
     }

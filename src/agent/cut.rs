@@ -1,8 +1,8 @@
 //! The atomic cut: everything is held, what is in flight ends, the process stands still, the signal is delivered.
 //!
-//! A write is made by the kernel, so its end cannot be seen from the listener; and a fatal signal may cut a write
-//! short between two pages. So the process is stopped first: a thread stops only when its call has returned, or
-//! while it waits for the agent's answer.
+//! A write, and most syncs, are made by the kernel, so that their end cannot be seen from the listener; and a fatal signal
+//! may cut a write short between two pages. So the process is stopped first: a thread stops only when its call has
+//! returned, or while it waits for the agent's answer.
 
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,9 +22,8 @@ use super::tracker::Place;
 
 /// How long syncs in flight may take to end. An injected latency may be seconds.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(60);
-/// How long the process may take to stand still: a write to a file that is open with `O_SYNC` is a sync that the kernel
-/// makes, and on a busy disk it takes as long as one.
-const STILL_MAX: Duration = Duration::from_secs(30);
+/// How long the process may take to stand still: a sync that the kernel makes may be in flight.
+const STILL_MAX: Duration = Duration::from_secs(60);
 /// Pause between two looks at the threads.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 /// How long everything stays held behind an aimed SIGTERM. Some nodes wait for the call, others exit within a second

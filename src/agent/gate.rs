@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::agent_client::protocol::{Arm, ArmAction};
 use crate::timeline::{ExitCause, FaultId, NodeEvent, Phase};
@@ -14,6 +15,7 @@ use super::aim;
 use super::journal::Journal;
 use super::latency::Draws;
 use super::output::Output;
+use super::sample::Sampler;
 use super::stores::StoreIndex;
 use super::tracker::{Place, Tracker};
 use super::usage::SyncTimes;
@@ -26,6 +28,7 @@ pub(crate) struct Gate {
     pub(crate) tracker: Tracker,
     pub(crate) output: Output,
     pub(crate) draws: Draws,
+    pub(crate) sampler: Sampler,
     pub(crate) journal: Arc<Journal>,
     /// How long syncs took since the start.
     pub(crate) sync_times: SyncTimes,
@@ -47,10 +50,12 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(tracker: Tracker, output: Output, draws: Draws, journal: Arc<Journal>, arms: Vec<Arm>) -> Self {
+        let sampler = Sampler::new(draws.stores(), Instant::now());
         Self {
             tracker,
             output,
             draws,
+            sampler,
             journal,
             sync_times: SyncTimes::default(),
             arms,
@@ -95,6 +100,15 @@ impl Gate {
         let store = self.tracker.name(place.store);
         let can = |arm: &&Arm| phase == Phase::Before || !matches!(arm.action, ArmAction::Fail(_));
         self.arms.iter().filter(can).find(|arm| aim::meets(&arm.address, store, place, phase)).cloned()
+    }
+
+    /// Whether the agent makes this sync for the node: its end must be seen, since it is timed, lasts longer, or is what an
+    /// armed fault waits for. Any other is let go, as a write is.
+    pub(crate) fn makes_sync(&mut self, store: StoreIndex, received: Instant) -> bool {
+        let name = self.tracker.name(store);
+        let awaited =
+            |arm: &Arm| arm.address.phase == Phase::After && arm.address.write.is_none() && arm.address.store == name;
+        self.draws.delays(store) || self.arms.iter().any(awaited) || self.sampler.takes(store, received)
     }
 
     /// Reports a hole, once a start.

@@ -246,7 +246,7 @@ impl Interceptor {
         self.reply(held, answer);
     }
 
-    /// A sync, which the agent makes itself, so that its end and its duration are known.
+    /// A sync. The agent makes it where its end or its duration must be known.
     fn sync(
         &self,
         held: &Held,
@@ -272,6 +272,9 @@ impl Interceptor {
         let Some(mut gate) = self.before(gate, held, &place, turn) else { return };
         if !gate.draws.makes(store) {
             return self.finish(gate, held, &place, Answer::Value(0), turn);
+        }
+        if self.tap.is_none() && !gate.makes_sync(store, received) {
+            return self.finish(gate, held, &place, Answer::Continue, turn);
         }
         let delay = gate.draws.next(store);
         gate.in_flight += 1;

@@ -32,6 +32,16 @@ impl Draws {
         Self { stores: stores.collect() }
     }
 
+    /// How many stores there are.
+    pub(crate) fn stores(&self) -> usize {
+        self.stores.len()
+    }
+
+    /// Whether syncs of a store take a time of their own.
+    pub(crate) fn delays(&self, store: usize) -> bool {
+        self.stores[store].is_some()
+    }
+
     /// Whether syncs of a store are made at all.
     pub(crate) fn makes(&self, store: usize) -> bool {
         !matches!(self.stores[store], Some((Latency::NotMade, _)))

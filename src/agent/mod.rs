@@ -20,6 +20,7 @@ mod probe;
 mod process;
 mod procfs;
 mod relay;
+mod sample;
 mod server;
 mod spawner;
 mod stores;

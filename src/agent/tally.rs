@@ -16,13 +16,15 @@ pub(crate) struct Collector {
     start: u32,
     names: Vec<String>,
     counts: Tally,
+    syncs: Vec<u64>,
     latency: Vec<Option<Histogram<u64>>>,
 }
 
 impl Collector {
     pub(crate) fn new(start: u32, names: Vec<String>) -> Self {
         let latency = names.iter().map(|_| None).collect();
-        Self { start, names, counts: Tally { start, ..Tally::default() }, latency }
+        let syncs = vec![0; names.len()];
+        Self { start, names, syncs, counts: Tally { start, ..Tally::default() }, latency }
     }
 
     /// Counts a flush that has ended, with the syncs of each store in it.
@@ -41,8 +43,10 @@ impl Collector {
         }
     }
 
-    /// Counts how long one sync took.
-    pub(crate) fn sync(&mut self, store: StoreIndex, took_us: u64) {
+    /// Counts one sync, and how long it took where that is known.
+    pub(crate) fn sync(&mut self, store: StoreIndex, took_us: Option<u64>) {
+        self.syncs[store] += 1;
+        let Some(took_us) = took_us else { return };
         let histogram = self.latency[store].get_or_insert_with(|| {
             Histogram::new_with_bounds(1, LATENCY_MAX_US, 2).expect("bounds in order and two digits")
         });
@@ -54,12 +58,17 @@ impl Collector {
         let mut tally = std::mem::take(&mut self.counts);
         self.counts = Tally { start: self.start, height: tally.height, ..Tally::default() };
         tally.mode = mode;
+        for (name, syncs) in self.names.iter().zip(&mut self.syncs) {
+            if *syncs > 0 {
+                tally.syncs.insert(name.clone(), std::mem::take(syncs));
+            }
+        }
         for (name, histogram) in self.names.iter().zip(&mut self.latency) {
             if let Some(histogram) = histogram.take() {
                 tally.latency.insert(name.clone(), summary(&histogram));
             }
         }
-        let empty = tally.flushes == 0 && tally.per_block.is_empty() && tally.latency.is_empty();
+        let empty = tally.flushes == 0 && tally.per_block.is_empty() && tally.syncs.is_empty();
         (!empty).then_some(tally)
     }
 }
@@ -105,11 +114,12 @@ mod tests {
     #[test]
     fn latency_is_by_store_and_since_the_last_report() {
         let mut collector = Collector::new(1, vec!["a".into(), "b".into()]);
-        (1..=100).for_each(|us| collector.sync(1, us));
+        (1..=100).for_each(|us| collector.sync(1, Some(us)));
+        collector.sync(1, None);
         let tally = collector.take(None).unwrap();
         let seen = tally.latency["b"];
         assert_eq!((seen.count, seen.p50_us, seen.p99_us, seen.max_us), (100, 50, 99, 100));
-        assert_eq!(seen.sum_us, 5050);
+        assert_eq!((seen.sum_us, tally.syncs["b"]), (5050, 101));
         assert!(!tally.latency.contains_key("a"));
         assert_eq!(collector.take(None), None);
     }

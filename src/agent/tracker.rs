@@ -252,14 +252,14 @@ impl Tracker {
         Place { store, kind, inside: Some(inside) }
     }
 
-    /// Counts an event that has returned. `took_us` is how long a sync took, as the node sees it.
+    /// Counts an event that has returned. `took_us` is how long a sync took, as the node sees it, if it was timed.
     pub(crate) fn end(&mut self, place: &Place, took_us: Option<u64>) {
         let store = place.store;
         let syncs = matches!(place.kind, Kind::Sync | Kind::Write { synced: true });
         if syncs {
             self.since_begin[store] += 1;
         }
-        if let Some(took_us) = took_us {
+        if place.kind == Kind::Sync {
             self.collector.sync(store, took_us);
         }
         let Some(flush) = self.flush.as_mut().filter(|f| f.open) else { return };

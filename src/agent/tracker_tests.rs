@@ -182,7 +182,7 @@ fn tallies_tell_syncs_of_the_flush_from_syncs_of_the_block() {
     assert_eq!(tally.per_flush["cs.wal"], BTreeMap::from([(1, 3)]));
     assert_eq!(tally.per_flush["application.db"], BTreeMap::from([(0, 3)]));
     assert_eq!(tally.per_block["cs.wal"], BTreeMap::from([(3, 2)]), "the third block is not over");
-    assert_eq!(tally.latency["state.db"].count, 6);
+    assert_eq!((tally.latency["state.db"].count, tally.syncs["state.db"]), (6, 6));
     sync(&mut t, STATE);
     assert!(t.finish().unwrap().per_block.is_empty(), "what the node does at its end costs no block");
 }

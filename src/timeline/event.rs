@@ -454,7 +454,10 @@ pub struct Tally {
     pub per_flush: BTreeMap<String, BTreeMap<u64, u64>>,
     /// store → syncs for one block → how many blocks had that many. A flush of W blocks gives W−1 blocks with none.
     pub per_block: BTreeMap<String, BTreeMap<u64, u64>>,
-    /// store → how long its syncs took.
+    /// store → sync system calls.
+    #[serde(default)]
+    pub syncs: BTreeMap<String, u64>,
+    /// store → how long those of its syncs took that were timed: all, or a sample where they are many.
     pub latency: BTreeMap<String, SyncLatency>,
 }
 
@@ -462,7 +465,7 @@ pub struct Tally {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SyncLatency {
-    /// How many.
+    /// How many were timed.
     pub count: u64,
     /// Sum in microseconds.
     pub sum_us: u64,

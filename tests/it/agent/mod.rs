@@ -137,8 +137,8 @@ fn syncs(events: &[AgentRecord]) -> BTreeMap<String, u64> {
     let mut sum = BTreeMap::new();
     for record in events {
         if let NodeEvent::Tally(tally) = &record.event {
-            for (store, latency) in &tally.latency {
-                *sum.entry(store.clone()).or_default() += latency.count;
+            for (store, syncs) in &tally.syncs {
+                *sum.entry(store.clone()).or_default() += syncs;
             }
         }
     }
