@@ -37,6 +37,7 @@ fn node(index: usize, name: &str, role: Role) -> NodePlan {
         group: name.split('-').next().unwrap_or(name).to_owned(),
         role,
         power: if role == Role::Validator { 10 } else { 0 },
+        build: None,
         key_seed: hex::encode([u8::try_from(index + 1).expect("few nodes"); 32]),
         start: StartAt::Run,
         holds_built: true,

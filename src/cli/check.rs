@@ -173,6 +173,7 @@ fn deed(fault: &FaultPlan) -> String {
         FaultKind::Stop => ("stop", format!("back after {}", span(fault.down_ms))),
         FaultKind::Pause => ("pause", format!("goes on after {}", span(fault.down_ms))),
         FaultKind::Restart => ("restart", "back at once".to_owned()),
+        FaultKind::Upgrade => ("upgrade", "back at once".to_owned()),
         FaultKind::Fail => {
             let lives_on =
                 fault.lives_on_ms.map_or_else(String::new, |ms| format!("killed if it lives on for {}, ", span(ms)));

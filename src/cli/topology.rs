@@ -67,11 +67,12 @@ impl Planned {
     pub(crate) fn find_program(&mut self) -> Result<(), CliError> {
         let dir = self.file.parent().unwrap_or(Path::new("."));
         let family = family(&self.plan.chain);
-        if let Some(BuildPlan::Binary(program)) = self.plan.chain.build_mut() {
+        for build in self.plan.builds_mut() {
+            let BuildPlan::Binary(program) = build else { continue };
             let found = find(program, dir, std::env::var_os("PATH").as_deref()).ok_or_else(|| {
                 CliError::input(format!(
-                    "there is no program `{program}`; give its path with `--set chain.{family}.binary=PATH`, \
-                     or an image with `--set chain.{family}.image=REFERENCE`"
+                    "there is no program `{program}`; give its path with `--set chain.{family}.binary=PATH`, or for one of \
+                     `builds` with `--set builds.NAME.binary=PATH`, or an image with `--set chain.{family}.image=REFERENCE`"
                 ))
             })?;
             *program = found.to_string_lossy().into_owned();

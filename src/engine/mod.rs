@@ -30,6 +30,8 @@ pub struct Capabilities {
     pub images: bool,
     /// A build may be a plain binary of this machine.
     pub binaries: bool,
+    /// A node may start again from another build.
+    pub upgrades: bool,
 }
 
 /// What a node is made from.

@@ -124,7 +124,7 @@ impl Entry {
     pub(super) fn act(&mut self, now: u64, out: &mut Vec<Command>) {
         let signal = match self.plan.setup.kind {
             FaultKind::Kill => Signal::Kill,
-            FaultKind::Stop | FaultKind::Restart => Signal::Terminate,
+            FaultKind::Stop | FaultKind::Restart | FaultKind::Upgrade => Signal::Terminate,
             FaultKind::Pause => Signal::Pause,
             // A topology cannot ask for it without an address.
             FaultKind::Fail => return self.miss("it has no address".to_owned(), out),

@@ -13,6 +13,7 @@ fn node(name: &str) -> NodePlan {
         group: name.to_owned(),
         role: Role::Validator,
         power: 10,
+        build: None,
         key_seed: String::new(),
         start: StartAt::Run,
         holds_built: true,
@@ -33,6 +34,7 @@ fn fault(name: &str, kind: FaultKind, node: &str, trigger: Trigger) -> FaultPlan
         setup: FaultSetup { id: id(name), kind, node: node.to_owned(), asked: None, errno: None, when: String::new() },
         trigger,
         down_ms: 500,
+        upgrade: None,
         lives_on_ms: None,
         give_up_ms: 60_000,
     }

@@ -56,7 +56,7 @@ fn row(model: &Model, fault: &Fault) -> FaultRow {
             match setup.kind {
                 FaultKind::Kill => Some(predict(&landed.landed, layout)),
                 FaultKind::Fail => Some(predict_failed(&landed.landed, layout)),
-                FaultKind::Stop | FaultKind::Pause | FaultKind::Restart => None,
+                FaultKind::Stop | FaultKind::Pause | FaultKind::Restart | FaultKind::Upgrade => None,
             }
         })
         .map(|predicted| predicted.to_string());
@@ -101,7 +101,7 @@ fn replayed(next: &Life) -> Option<u64> {
 fn back_us(fault: &Fault, next: Option<&Life>) -> Option<Us> {
     match fault.setup.kind {
         FaultKind::Pause => fault.reverted.as_ref().map(|(at, _, _)| *at),
-        FaultKind::Kill | FaultKind::Stop | FaultKind::Restart | FaultKind::Fail => {
+        FaultKind::Kill | FaultKind::Stop | FaultKind::Restart | FaultKind::Upgrade | FaultKind::Fail => {
             next.and_then(|next| next.started).map(|(at, _)| at)
         }
     }
@@ -152,7 +152,7 @@ fn aimed(
             wanted_exit(exit, SIGKILL)?;
             heights_as_predicted(&model.nodes[node], seen, life, next)
         }
-        FaultKind::Stop | FaultKind::Restart => ended_by_term(exit),
+        FaultKind::Stop | FaultKind::Restart | FaultKind::Upgrade => ended_by_term(exit),
         // It may end as it likes, or be killed because it lives on.
         FaultKind::Fail if exit.is_none() => Err("the end of the process was not seen".to_owned()),
         FaultKind::Fail | FaultKind::Pause => Ok(()),
@@ -262,11 +262,11 @@ fn plain(fault: &Fault, life: Option<&Life>, next: Option<&Life>) -> Result<(), 
         FaultKind::Kill => wanted_exit(exit, SIGKILL),
         FaultKind::Stop if exit.is_none() => Err(undone()),
         FaultKind::Stop => ended_by_term(exit),
-        FaultKind::Restart if exit.is_none() => Err(undone()),
-        FaultKind::Restart if next.is_none_or(|next| next.started.is_none()) => {
+        FaultKind::Restart | FaultKind::Upgrade if exit.is_none() => Err(undone()),
+        FaultKind::Restart | FaultKind::Upgrade if next.is_none_or(|next| next.started.is_none()) => {
             Err("the node was stopped and never started again".to_owned())
         }
-        FaultKind::Restart => ended_by_term(exit),
+        FaultKind::Restart | FaultKind::Upgrade => ended_by_term(exit),
         FaultKind::Fail => Err("a call can only be made to fail at an address".to_owned()),
         FaultKind::Pause if fault.applied.is_none() => Err(undone()),
         FaultKind::Pause if fault.reverted.is_none() => Err("the node was paused and never resumed".to_owned()),

@@ -96,6 +96,12 @@ fn made_from(binary: Option<&String>, image: Option<&String>, usual: &str) -> Bu
     }
 }
 
+/// A build by its name.
+pub(super) fn named(topology: &Topology, name: &str) -> Option<BuildPlan> {
+    let made = topology.builds.get(name)?;
+    Some(made_from(made.binary.as_ref(), made.image.as_ref(), name))
+}
+
 fn nodes(topology: &Topology, seed: u64) -> Result<Vec<NodePlan>, Problem> {
     let mut keys = stream(seed, Purpose::Keys);
     let mut starts = stream(seed, Purpose::Starts);
@@ -112,6 +118,7 @@ fn nodes(topology: &Topology, seed: u64) -> Result<Vec<NodePlan>, Problem> {
             group: group_name.to_owned(),
             role: group.role,
             power: group.power,
+            build: group.build.as_ref().and_then(|name| named(topology, name)),
             key_seed: hex::encode(keys.random::<[u8; 32]>()),
             start,
             holds_built: topology.built_blocks > 0 && start == StartAt::Run,

@@ -3,6 +3,7 @@
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
+use super::build;
 use super::draw::delay_ms;
 use super::{FaultPlan, Trigger};
 use crate::timeline::{Address, FaultId, FaultSetup, HeightRange, Mode};
@@ -10,7 +11,38 @@ use crate::topology::{Fault, Topology, Trigger as Written};
 
 /// All occurrences, in file order and then in time.
 pub(super) fn faults(topology: &Topology, rng: &mut impl Rng) -> Vec<FaultPlan> {
-    topology.faults.iter().flat_map(|fault| occurrences(fault, rng)).collect()
+    let plans = topology.faults.iter().flat_map(|fault| {
+        let mut plans = occurrences(fault, rng);
+        if let Some(upgrade) = &fault.upgrade {
+            for plan in &mut plans {
+                plan.upgrade = build::named(topology, &upgrade.to);
+                plan.setup.when = format!("to `{}` {}", upgrade.to, plan.setup.when);
+            }
+            if let Some(pace_ms) = upgrade.pace_ms {
+                one_by_one(&mut plans, pace_ms);
+            }
+        }
+        plans
+    });
+    plans.collect()
+}
+
+/// Makes each occurrence follow the one before. Only the last keeps the fault's name, so that what follows the fault follows
+/// them all.
+fn one_by_one(plans: &mut [FaultPlan], pace_ms: u64) {
+    let last = plans.len().saturating_sub(1);
+    let mut before: Option<String> = None;
+    for (index, plan) in plans.iter_mut().enumerate() {
+        if index < last {
+            plan.setup.id.name = format!("{}: {}", plan.setup.id.name, plan.setup.node);
+        }
+        plan.setup.id.occurrence = 1;
+        if let Some(fault) = before.replace(plan.setup.id.name.clone()) {
+            let to = plan.setup.when.split(" when ").next().unwrap_or_default().to_owned();
+            plan.setup.when = format!("{to} {} after `{fault}`", span(pace_ms));
+            plan.trigger = Trigger::After { fault, ms: pace_ms };
+        }
+    }
 }
 
 /// Each fault draws from streams of its own, times apart from the rest: changing one leaves the others as they were.
@@ -54,6 +86,7 @@ fn occurrences(fault: &Fault, rng: &mut impl Rng) -> Vec<FaultPlan> {
                 },
                 trigger: trigger.clone(),
                 down_ms: delay_ms(&mut rest, fault.down),
+                upgrade: None,
                 lives_on_ms: fault.lives_on.map(|delay| delay_ms(&mut rest, delay)),
                 give_up_ms: fault.within_ms,
             });

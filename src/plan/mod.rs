@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::timeline::{Expect, FaultSetup, Latency, Role, Tier};
+use crate::timeline::{Expect, FaultId, FaultSetup, Latency, Role, Tier};
 
 /// Everything that a run does, apart from what only the machine knows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,6 +112,33 @@ pub struct GnolandPlan {
     pub build: BuildPlan,
 }
 
+impl Plan {
+    /// Everything that nodes are made from, at first and after upgrades. The chain's own comes only where a node is made
+    /// from it.
+    pub fn builds_mut(&mut self) -> impl Iterator<Item = &mut BuildPlan> {
+        let of_chain = self.nodes.iter().any(|node| node.build.is_none());
+        let chain = self.chain.build_mut().filter(|_| of_chain);
+        let nodes = self.nodes.iter_mut().filter_map(|node| node.build.as_mut());
+        let upgrades = self.faults.iter_mut().filter_map(|fault| fault.upgrade.as_mut());
+        chain.into_iter().chain(nodes).chain(upgrades)
+    }
+
+    /// A node as it is after each of its upgrades, by fault.
+    pub fn upgrades<'a>(&'a self, node: &'a NodePlan) -> impl Iterator<Item = (FaultId, NodePlan)> + 'a {
+        self.faults.iter().filter(|fault| fault.setup.node == node.name).filter_map(|fault| {
+            let build = Some(fault.upgrade.clone()?);
+            Some((fault.setup.id.clone(), NodePlan { build, ..node.clone() }))
+        })
+    }
+}
+
+impl NodePlan {
+    /// What it is made from.
+    pub fn made_from<'a>(&'a self, chain: &'a BuildPlan) -> &'a BuildPlan {
+        self.build.as_ref().unwrap_or(chain)
+    }
+}
+
 /// What a node of a family other than ours is made from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -133,6 +160,9 @@ pub struct NodePlan {
     pub role: Role,
     /// Voting power; 0 for a full node.
     pub power: u64,
+    /// What it is made from, where that is not what the chain says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<BuildPlan>,
     /// 32 bytes of key material as hex; each family derives its keys from it.
     pub key_seed: String,
     /// When it first starts.
@@ -185,6 +215,9 @@ pub struct FaultPlan {
     pub trigger: Trigger,
     /// How long a pause lasts, or how long the node stays down.
     pub down_ms: u64,
+    /// What the node is made from afterwards, of an upgrade.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<BuildPlan>,
     /// How long a node that lives on after a failed call is left alone before it is killed, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lives_on_ms: Option<u64>,

@@ -88,6 +88,44 @@ fn repeated_faults_are_spread_over_time_and_nodes() {
     assert_eq!(nodes.len(), 4, "{nodes:?}");
 }
 
+#[test]
+fn an_upgrade_goes_from_node_to_node_and_keeps_its_name_for_the_last() {
+    let text = "midflush: 1
+name: up
+chain: { cometbft: { binary: /a } }
+builds: { new: { binary: /b } }
+nodes: { val: { role: validator, count: 3 }, full: { role: full, build: new } }
+faults:
+  - { name: all, upgrade: { node: val, to: new, pace: 2s }, at: { height: 9 } }
+  - { name: next, kill: full, after: all }
+";
+    let mut plan = plan(text, 1);
+    let told: Vec<(String, String)> =
+        plan.faults.iter().map(|fault| (fault.setup.id.name.clone(), fault.setup.when.clone())).collect();
+    let told: Vec<(&str, &str)> = told.iter().map(|(name, when)| (name.as_str(), when.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            ("all: val-1", "to `new` when the chain is at height 9"),
+            ("all: val-2", "to `new` 2 s after `all: val-1`"),
+            ("all", "to `new` 2 s after `all: val-2`"),
+            ("next", "after `all`"),
+        ]
+    );
+    assert_eq!(plan.faults[0].trigger, Trigger::Height(9));
+    assert_eq!(plan.faults[2].trigger, Trigger::After { fault: "all: val-2".to_owned(), ms: 2_000 });
+    let new = BuildPlan::Binary("/b".to_owned());
+    assert_eq!(plan.nodes[3].build.as_ref(), Some(&new));
+    let (fault, after) = plan.upgrades(&plan.nodes[1]).next().expect("an upgrade");
+    assert_eq!((fault.name.as_str(), after.build.as_ref()), ("all: val-2", Some(&new)));
+    // The chain's own, the full node's, and one for each upgrade.
+    assert_eq!(plan.builds_mut().count(), 5);
+    for node in &mut plan.nodes {
+        node.build = Some(new.clone());
+    }
+    assert_eq!(plan.builds_mut().count(), 7, "nothing is made from the chain's own");
+}
+
 fn reaches_all(plan: &Plan) -> bool {
     let mut links: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for node in &plan.nodes {

@@ -13,13 +13,14 @@ pub fn mode(mode: Mode) -> &'static str {
     }
 }
 
-/// `kill`, `stop`, `pause`, `restart`, `fail`.
+/// `kill`, `stop`, `pause`, `restart`, `upgrade`, `fail`.
 pub fn kind(kind: FaultKind) -> &'static str {
     match kind {
         FaultKind::Kill => "kill",
         FaultKind::Stop => "stop",
         FaultKind::Pause => "pause",
         FaultKind::Restart => "restart",
+        FaultKind::Upgrade => "upgrade",
         FaultKind::Fail => "fail",
     }
 }

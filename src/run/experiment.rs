@@ -189,7 +189,7 @@ impl Phases {
             () = cancel.cancelled() => Err(RunError::Interrupted),
         };
         self.write_start(prepared.as_ref().ok()).await;
-        prepared?;
+        let prepared = prepared?;
         self.witness
             .tell_run(Event::Setup(Box::new(setup(&self.experiment.plan, self.experiment.chain.as_ref()))))
             .await;
@@ -206,7 +206,7 @@ impl Phases {
             Err(source) => return Err(RunError::Chain { node: "every validator".to_owned(), source }),
         };
         let launched = tokio::select! {
-            launched = Testnet::launch(&self.experiment, fixture, &self.witness, self.clock) => launched,
+            launched = Testnet::launch(&self.experiment, &prepared, fixture, &self.witness, self.clock) => launched,
             () = cancel.cancelled() => Err(RunError::Interrupted),
         };
         let mut testnet = launched?;
@@ -218,7 +218,9 @@ impl Phases {
 
     async fn prepare(&self) -> Result<BTreeMap<Build, Prepared>, RunError> {
         let plan = &self.experiment.plan;
-        let mut builds: Vec<Build> = plan.nodes.iter().map(|n| self.experiment.chain.build(plan, n)).collect();
+        let upgraded = plan.nodes.iter().flat_map(|node| plan.upgrades(node).map(|(_, node)| node));
+        let nodes = plan.nodes.iter().cloned().chain(upgraded);
+        let mut builds: Vec<Build> = nodes.map(|n| self.experiment.chain.build(plan, &n)).collect();
         builds.sort();
         builds.dedup();
         self.experiment

@@ -13,15 +13,15 @@ use tokio::task::JoinSet;
 use super::dispatcher::Witness;
 use super::experiment::{Ends, Experiment};
 use super::published::Follower;
-use super::unit::{Order, Unit, UnitParts, keep_log, tier};
+use super::unit::{Order, Unit, UnitParts, Upgraded, keep_log, tier};
 use super::{RunError, load, sampler};
 use crate::agent_client::protocol::Hello;
 use crate::agent_client::{ByteStream, Client, Dial};
 use crate::chain::{FileContents, NodeFiles, Rpc};
-use crate::engine::{Binding, Engine, Launch, LaunchNode};
+use crate::engine::{Binding, Build, Engine, Launch, LaunchNode, Prepared};
 use crate::plan::NodePlan;
 use crate::results::{Document, RunFolder};
-use crate::timeline::{Event, NodeEvent, Role, Tier};
+use crate::timeline::{Event, FaultId, NodeEvent, Role, Tier};
 
 /// Agents that are given their files side by side.
 const AT_ONCE: usize = 8;
@@ -37,6 +37,7 @@ struct Live {
     plan: NodePlan,
     client: Arc<Client>,
     files: NodeFiles,
+    upgrades: BTreeMap<FaultId, Upgraded>,
     hello: Hello,
     clock_offset_us: i64,
     rpc: String,
@@ -64,6 +65,7 @@ impl Testnet {
     /// `fixture` is a folder on this machine and the path below home that it becomes, for nodes that hold the built blocks.
     pub(super) async fn launch(
         experiment: &Experiment,
+        prepared: &BTreeMap<Build, Prepared>,
         fixture: Option<(PathBuf, String)>,
         witness: &Witness,
         clock: Instant,
@@ -89,7 +91,7 @@ impl Testnet {
             Some((folder, into)) => Some(archive_folder(&folder, &into).await?),
         };
         let nodes = stream::iter(plan.nodes.clone())
-            .map(|node| live(experiment, &binding, node, built.clone(), clock))
+            .map(|node| live(experiment, prepared, &binding, node, built.clone(), clock))
             .buffered(AT_ONCE)
             .try_collect::<Vec<_>>()
             .await?;
@@ -142,6 +144,7 @@ impl Testnet {
                 chain: Arc::clone(&experiment.chain),
                 client: Arc::clone(&live.client),
                 files: live.files.clone(),
+                upgrades: live.upgrades.clone(),
                 layout: experiment.chain.layout(&experiment.plan, &live.plan),
                 tier: tier(&experiment.plan, &live.plan, can_intercept),
                 rpc: live.rpc.clone(),
@@ -213,6 +216,7 @@ impl Testnet {
 /// One agent made ready: greeted, clock compared, files in place.
 async fn live(
     experiment: &Experiment,
+    prepared: &BTreeMap<Build, Prepared>,
     binding: &Binding,
     node: NodePlan,
     built: Option<Bytes>,
@@ -237,6 +241,7 @@ async fn live(
         .chain
         .render(&experiment.plan, binding, &node)
         .map_err(|source| RunError::Chain { node: node.name.clone(), source })?;
+    let upgrades = upgrades(experiment, prepared, binding, &node)?;
     let archive = archive_files(&files.files).map_err(|e| RunError::Archive { what: e.to_string() })?;
     if let (Some(built), true) = (built, node.holds_built) {
         client.put_files(built).await.map_err(failed("put the built chain"))?;
@@ -244,10 +249,41 @@ async fn live(
     client.put_files(archive).await.map_err(failed("put the files"))?;
     let (set_running, running) = watch::channel(None);
     let rpc = binding.nodes.get(&node.name).map(|b| format!("{}:{}", b.ip, b.rpc_port)).unwrap_or_default();
-    Ok(Live { plan: node, client, files, hello, clock_offset_us: offset, rpc, running, set_running: Some(set_running) })
+    Ok(Live {
+        plan: node,
+        client,
+        files,
+        upgrades,
+        hello,
+        clock_offset_us: offset,
+        rpc,
+        running,
+        set_running: Some(set_running),
+    })
 }
 
-fn archive_files(files: &BTreeMap<String, FileContents>) -> std::io::Result<Bytes> {
+/// The node's files, command and stores after each of its upgrades.
+fn upgrades(
+    experiment: &Experiment,
+    prepared: &BTreeMap<Build, Prepared>,
+    binding: &Binding,
+    node: &NodePlan,
+) -> Result<BTreeMap<FaultId, Upgraded>, RunError> {
+    let Experiment { plan, chain, .. } = experiment;
+    let upgrade = |(fault, after): (FaultId, NodePlan)| {
+        let mut binding = binding.clone();
+        let made = prepared.get(&chain.build(plan, &after));
+        if let (Some(place), Some(made)) = (binding.nodes.get_mut(&node.name), made) {
+            (place.program, place.env) = (made.program.clone(), made.env.clone());
+        }
+        let files = chain.render(plan, &binding, &after);
+        let files = files.map_err(|source| RunError::Chain { node: node.name.clone(), source })?;
+        Ok((fault, Upgraded { files, layout: chain.layout(plan, &after) }))
+    };
+    plan.upgrades(node).map(upgrade).collect()
+}
+
+pub(super) fn archive_files(files: &BTreeMap<String, FileContents>) -> std::io::Result<Bytes> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, contents) in files {
         let mut header = tar::Header::new_gnu();

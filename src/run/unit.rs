@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::dispatcher::{Told, Witness};
 use super::experiment::Ends;
+use super::testnet::archive_files;
 use crate::agent_client::protocol::{AgentRecord, Arm, Signal, SignalRequest, StartRequest};
 use crate::agent_client::{Client, ClientError};
 use crate::chain::{Chain, NodeFiles};
@@ -58,6 +59,13 @@ enum Ended {
     Stream,
 }
 
+/// A node after an upgrade.
+#[derive(Clone, Debug)]
+pub(super) struct Upgraded {
+    pub(super) files: NodeFiles,
+    pub(super) layout: Layout,
+}
+
 /// What a unit needs.
 pub(super) struct UnitParts {
     pub(super) plan: Arc<Plan>,
@@ -65,6 +73,8 @@ pub(super) struct UnitParts {
     pub(super) chain: Arc<dyn Chain>,
     pub(super) client: Arc<Client>,
     pub(super) files: NodeFiles,
+    /// By the fault whose end is the first start from the other build.
+    pub(super) upgrades: BTreeMap<FaultId, Upgraded>,
     pub(super) layout: Layout,
     pub(super) tier: Tier,
     pub(super) rpc: String,
@@ -220,6 +230,11 @@ impl Unit {
 
     async fn start(&mut self) {
         let Some((_, fault)) = self.due.take() else { return };
+        if let Some(upgraded) = fault.as_ref().and_then(|fault| self.parts.upgrades.remove(fault))
+            && let Err(what) = self.upgrade(upgraded).await
+        {
+            self.tell(Event::ToolError { what: format!("`{}` could not be upgraded: {what}", self.name()) }).await;
+        }
         self.gives_back = fault;
         let parts = &self.parts;
         let request = StartRequest {
@@ -239,6 +254,16 @@ impl Unit {
             self.tell(Event::ToolError { what }).await;
             self.parts.witness.send(Told::Gone { node: self.name().to_owned() }).await;
         }
+    }
+
+    /// The other build's command from now on, and its configuration. Keys, genesis and what the node has written stay.
+    async fn upgrade(&mut self, upgraded: Upgraded) -> Result<(), String> {
+        let mut files = upgraded.files.files.clone();
+        files.retain(|path, _| path.starts_with("config/") && path.ends_with(".toml"));
+        let archive = archive_files(&files).map_err(|e| e.to_string())?;
+        self.parts.client.put_files(archive).await.map_err(|e| e.to_string())?;
+        (self.parts.files, self.parts.layout) = (upgraded.files, upgraded.layout);
+        Ok(())
     }
 
     async fn heard(&mut self, record: AgentRecord) {

@@ -240,6 +240,8 @@ pub enum FaultKind {
     Pause,
     /// SIGTERM, wait for the exit, start again.
     Restart,
+    /// The same, and it starts again from another build.
+    Upgrade,
     /// A call fails at an address. A node that lives on is killed later.
     Fail,
 }

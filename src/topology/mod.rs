@@ -23,7 +23,9 @@ pub use diagnostic::{Problem, Problems, Source};
 pub use path::Path;
 pub(crate) use reader::listed;
 pub(crate) use similar::nearest;
-pub use types::{Chain, Cometbft, Fault, Gnoland, Group, Load, Peers, Reference, Start, Target, Topology, Trigger};
+pub use types::{
+    Chain, Cometbft, Fault, Gnoland, Group, Load, Made, Peers, Reference, Start, Target, Topology, Trigger, Upgrade,
+};
 pub use units::Delay;
 
 use tree::Tree;

@@ -18,6 +18,8 @@ pub struct Topology {
     pub initial_height: u64,
     /// Blocks built before the first start.
     pub built_blocks: u64,
+    /// Builds by name.
+    pub builds: IndexMap<String, Made>,
     /// Node groups by name, in file order.
     pub nodes: IndexMap<String, Group>,
     /// Transactions to send.
@@ -84,6 +86,24 @@ pub struct Gnoland {
     pub image: Option<String>,
 }
 
+/// What nodes are made from: a program or an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Program on this machine.
+    pub binary: Option<String>,
+    /// Image reference.
+    pub image: Option<String>,
+}
+
+/// What an upgrade does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upgrade {
+    /// Name of the build that the nodes start with from then on.
+    pub to: String,
+    /// Time between one node's return and the next one's turn, in milliseconds; all at once when there is none.
+    pub pace_ms: Option<u64>,
+}
+
 /// Some equal nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
@@ -93,6 +113,8 @@ pub struct Group {
     pub role: Role,
     /// Voting power of each; 0 for full nodes.
     pub power: u64,
+    /// Name of their build, where it is not the chain's.
+    pub build: Option<String>,
     /// Storage discipline, of reference nodes.
     pub storage: Option<String>,
     /// When they first start.
@@ -155,6 +177,8 @@ pub struct Fault {
     pub trigger: Trigger,
     /// How long a pause lasts, or how long the node stays down.
     pub down: Delay,
+    /// To what, of an upgrade.
+    pub upgrade: Option<Upgrade>,
     /// What the call returns, of a fault that makes one fail.
     pub errno: Option<Errno>,
     /// How long a node that lives on after a failed call is left alone.

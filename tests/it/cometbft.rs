@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use midflush::chain::Chain;
 use midflush::chain::cometbft::Cometbft;
@@ -161,4 +162,43 @@ async fn kills_of_1_x_leave_the_heights_predicted() {
 async fn kills_of_1_x_with_the_e2e_application_leave_the_heights_predicted() {
     let addresses = [ADDRESSES[0], ADDRESSES[2], ADDRESSES[4], ADDRESSES[5], ADDRESSES[9], ADDRESSES[11]];
     kills("cometbft-e2e", "MIDFLUSH_COMETBFT_E2E", "e2e", "goleveldb", &addresses).await;
+}
+
+/// Validators go from one release to another while the chain goes on, and a kill afterwards is one of the new release.
+#[test]
+fn validators_are_upgraded_one_after_another() {
+    let (Some(old), Some(new)) = (binary("MIDFLUSH_COMETBFT"), binary("MIDFLUSH_COMETBFT_NEXT")) else { return };
+    let results = tempfile::tempdir().expect("a folder");
+    let set = |name: &str, path: &Path| format!("--set=builds.{name}.binary={}", path.display());
+    let output = Command::new(env!("CARGO_BIN_EXE_midflush"))
+        .args(["run", "topologies/upgrade.yaml", "--engine", "process", "--json"])
+        .args([set("old", &old), set("new", &new)])
+        .arg("--results")
+        .arg(results.path())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("midflush runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(verdict["verdict"], "CONVERGED", "{verdict:#} {errors}");
+    let proven = verdict["faults"].as_array().expect("faults").iter().filter(|fault| fault["proven"] == true).count();
+    assert_eq!(proven, 5, "{verdict:#}");
+    let run = std::fs::read_dir(results.path()).expect("runs").find_map(|entry| {
+        let path = entry.expect("an entry").path();
+        path.join("timeline.ndjson").is_file().then_some(path)
+    });
+    let log = |node: &str, start: u32| {
+        let path = run.as_ref().expect("a run").join(format!("logs/{node}/start-{start}.log"));
+        std::fs::read_to_string(path).expect("a log")
+    };
+    let version = |path: &Path| {
+        let output = Command::new(path).arg("version").output().expect("it runs");
+        format!("tendermint_version={}", String::from_utf8_lossy(&output.stdout).trim())
+    };
+    assert_ne!(version(&old), version(&new));
+    for node in ["val-1", "val-2", "val-3", "val-4"] {
+        assert!(log(node, 1).contains(&version(&old)), "{node} began with another release");
+        assert!(log(node, 2).contains(&version(&new)), "{node} was not upgraded");
+    }
+    assert!(log("late", 1).contains(&version(&new)));
 }

@@ -27,6 +27,7 @@ pub(crate) fn plan(chain: ChainPlan) -> Plan {
         group: name.to_owned(),
         role,
         power: if role == Role::Validator { 10 } else { 0 },
+        build: None,
         key_seed: hex::encode([seed; 32]),
         start: StartAt::Run,
         holds_built: role == Role::Validator,

@@ -49,7 +49,9 @@ impl Cometbft {
     /// When a program does not say which release it is, or is of one that is not known.
     pub fn for_plan(plan: &Plan) -> Result<Self, ChainError> {
         let options = options(plan)?;
-        let builds = plan.nodes.iter().map(|_| program::build(&options.build));
+        let after = plan.nodes.iter().flat_map(|node| plan.upgrades(node).map(|(_, node)| node));
+        let nodes = plan.nodes.iter().cloned().chain(after);
+        let builds = nodes.map(|node| program::build(node.made_from(&options.build)));
         let found = builds.map(|build| Ok((build.clone(), Release::found(options, &build)?)));
         Ok(Self { releases: found.collect::<Result<_, ChainError>>()? })
     }
@@ -59,26 +61,26 @@ impl Cometbft {
         [App::Kvstore, App::E2e].map(|app| stores::layout(Release::default(), app))
     }
 
-    fn release(&self, options: &CometbftPlan) -> Release {
-        let build = program::build(&options.build);
+    fn release(&self, options: &CometbftPlan, node: &NodePlan) -> Release {
+        let build = program::build(node.made_from(&options.build));
         let known = self.releases.get(&build).copied();
         known.or_else(|| Release::written(options, &build)).unwrap_or_default()
     }
 }
 
 impl Chain for Cometbft {
-    fn build(&self, plan: &Plan, _node: &NodePlan) -> Build {
-        match options(plan).map(|options| &options.build) {
+    fn build(&self, plan: &Plan, node: &NodePlan) -> Build {
+        match options(plan).map(|options| node.made_from(&options.build)) {
             Ok(build) => program::build(build),
             // A plan of another family: its own node. `render` refuses it with the reason.
             Err(_) => Build::Own,
         }
     }
 
-    fn layout(&self, plan: &Plan, _node: &NodePlan) -> Layout {
+    fn layout(&self, plan: &Plan, node: &NodePlan) -> Layout {
         let Ok(options) = options(plan) else { return Layout::default() };
         // `render` refuses an application that there is not.
-        stores::layout(self.release(options), App::named(&options.app).unwrap_or(App::Kvstore))
+        stores::layout(self.release(options, node), App::named(&options.app).unwrap_or(App::Kvstore))
     }
 
     fn render(&self, plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<NodeFiles, ChainError> {
@@ -88,7 +90,7 @@ impl Chain for Cometbft {
         files.insert("config/config.toml".to_owned(), FileContents::plain(config(plan, binding, node)?));
         files.insert(
             "config/genesis.json".to_owned(),
-            FileContents::plain(pretty(&genesis(plan, self.release(options))?)),
+            FileContents::plain(pretty(&genesis(plan, self.release(options, node))?)),
         );
         let node_key = Key::derive(&node.key_seed, Purpose::Node)?;
         files.insert("config/node_key.json".to_owned(), FileContents::secret(pretty(&node_key.node_file())));

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use self::rpc::Tm2Shapes;
 use super::{Chain, ChainError, FileContents, Fixture, NodeFiles, Rpc, bound, program, signed};
-use crate::engine::{Binding, Build};
+use crate::engine::{Binding, Build, NodeBinding};
 use crate::plan::{ChainPlan, GnolandPlan, NodePlan, Plan};
 use crate::timeline::{Heights, LastSigned, Layout};
 
@@ -37,8 +37,8 @@ const STANDARD_LIBRARY: &str = "gnovm/stdlibs";
 /// The family, with what was found on this machine for one plan.
 #[derive(Clone, Debug, Default)]
 pub struct Gnoland {
-    /// GNOROOT for a plain binary; an image brings its own.
-    root: Option<PathBuf>,
+    /// GNOROOT for each plain binary; an image brings its own.
+    roots: BTreeMap<Build, PathBuf>,
     /// The application state of the genesis file, where one is given.
     state: Option<Value>,
 }
@@ -51,13 +51,18 @@ impl Gnoland {
     /// When that file cannot be read. A folder that is not found is an error only when a node is rendered.
     pub fn for_plan(plan: &Plan) -> Result<Self, ChainError> {
         let options = options(plan)?;
-        let root = match (&options.root, program::build(&options.build)) {
-            (_, Build::Image { .. } | Build::Own) => None,
-            (Some(root), _) => Some(PathBuf::from(root)),
-            (None, Build::Binary { path }) => find_root(&path),
-        };
+        let after = plan.nodes.iter().flat_map(|node| plan.upgrades(node).map(|(_, node)| node));
+        let mut roots = BTreeMap::new();
+        for node in plan.nodes.iter().cloned().chain(after) {
+            let build = program::build(node.made_from(&options.build));
+            if let Build::Binary { path } = &build
+                && let Some(root) = options.root.as_ref().map(PathBuf::from).or_else(|| find_root(path))
+            {
+                roots.insert(build, root);
+            }
+        }
         let state = options.genesis.as_deref().map(|file| genesis::app_state(Path::new(file))).transpose()?;
-        Ok(Self { root, state })
+        Ok(Self { roots, state })
     }
 
     /// What is known about the stores of every node of this family.
@@ -65,13 +70,13 @@ impl Gnoland {
         stores::layout()
     }
 
-    fn env(&self, plan: &Plan, place: &crate::engine::NodeBinding) -> Result<BTreeMap<String, String>, ChainError> {
+    fn env(&self, plan: &Plan, node: &NodePlan, place: &NodeBinding) -> Result<BTreeMap<String, String>, ChainError> {
         let mut env = place.env.clone();
         env.insert("HOME".to_owned(), place.home.to_string_lossy().into_owned());
-        if let Some(root) = &self.root {
+        let build = node.made_from(&options(plan)?.build);
+        if let Some(root) = self.roots.get(&program::build(build)) {
             env.insert("GNOROOT".to_owned(), root.to_string_lossy().into_owned());
         } else if !env.contains_key("GNOROOT") {
-            let build = &options(plan)?.build;
             return Err(ChainError::new(format!(
                 "render a gnoland node: the folder with its standard library was not found for {build:?}; write \
                  `root: FOLDER` under `chain.gnoland`, the folder that holds `{STANDARD_LIBRARY}`, or use the binary that \
@@ -94,9 +99,9 @@ fn find_root(binary: &Path) -> Option<PathBuf> {
 }
 
 impl Chain for Gnoland {
-    fn build(&self, plan: &Plan, _node: &NodePlan) -> Build {
+    fn build(&self, plan: &Plan, node: &NodePlan) -> Build {
         // A plan of another family: its own node. `render` refuses it with the reason.
-        options(plan).map_or(Build::Own, |options| program::build(&options.build))
+        options(plan).map_or(Build::Own, |options| program::build(node.made_from(&options.build)))
     }
 
     fn layout(&self, _plan: &Plan, _node: &NodePlan) -> Layout {
@@ -128,7 +133,7 @@ impl Chain for Gnoland {
             command.extend(["-skip-genesis-sig-verification", "-skip-failing-genesis-txs"].map(str::to_owned));
         }
         let files = files.into_iter().map(|(path, contents)| (path.to_owned(), contents)).collect();
-        Ok(NodeFiles { files, command, env: self.env(plan, place)? })
+        Ok(NodeFiles { files, command, env: self.env(plan, node, place)? })
     }
 
     fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError> {

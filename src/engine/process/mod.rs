@@ -111,7 +111,7 @@ const LOOKS: usize = 4;
 #[async_trait::async_trait]
 impl Engine for ProcessEngine {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: NAME.to_owned(), nodes_max: NODES_MAX, images: false, binaries: true }
+        Capabilities { name: NAME.to_owned(), nodes_max: NODES_MAX, images: false, binaries: true, upgrades: true }
     }
 
     async fn prepare(&self, builds: &[Build]) -> Result<BTreeMap<Build, Prepared>, EngineError> {

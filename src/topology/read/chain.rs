@@ -170,10 +170,10 @@ fn text(reader: &mut Reader, fields: &Fields, key: &str, example: &str) -> Optio
     Some(Some(text.to_owned()))
 }
 
-type Build = (Option<String>, Option<String>);
+pub(super) type Build = (Option<String>, Option<String>);
 
 /// What nodes are made from: at most one of `binary` and `image`.
-fn build(reader: &mut Reader, fields: &Fields, binary_example: &str, image_example: &str) -> Option<Build> {
+pub(super) fn build(reader: &mut Reader, fields: &Fields, binary_example: &str, image_example: &str) -> Option<Build> {
     let binary = text(reader, fields, "binary", binary_example);
     let image = text(reader, fields, "image", image_example);
     if let (Some(_), Some(at)) = (fields.get("binary"), fields.get("image")) {

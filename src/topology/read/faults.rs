@@ -1,12 +1,15 @@
 //! `faults`: a trigger and an action each.
 
+use indexmap::IndexMap;
+
+use super::builds;
 use super::chain::HEIGHT_MAX;
 use crate::timeline::{Address, Errno, FaultKind, HeightRange, Mode, Phase, WriteAt};
 use crate::topology::diagnostic::Problem;
 use crate::topology::reader::{At, Fields, Reader, listed};
 use crate::topology::similar::nearest;
 use crate::topology::tree::Tree;
-use crate::topology::types::{Fault, Target, Trigger};
+use crate::topology::types::{Fault, Made, Target, Trigger};
 use crate::topology::units::{self, Delay};
 
 /// Which names of nodes and groups there are.
@@ -15,6 +18,8 @@ pub(super) struct Known<'a> {
     pub(super) groups: Vec<(&'a str, Vec<String>)>,
     /// Whether every group could be read; otherwise any name may be right.
     pub(super) whole: bool,
+    /// Builds by name, if they could be read.
+    pub(super) builds: Option<&'a IndexMap<String, Made>>,
 }
 
 /// How long a node stays down when the fault does not say.
@@ -24,10 +29,10 @@ const WITHIN_MS: u64 = 60_000;
 /// How long a node that lives on after a failed call is left alone when the fault does not say.
 const LIVES_ON_MS: u64 = 3_000;
 const TIMES_MAX: u64 = 10_000;
-const ACTIONS: &[&str] = &["kill", "stop", "pause", "restart", "fail"];
+const ACTIONS: &[&str] = &["kill", "stop", "pause", "restart", "upgrade", "fail"];
 const TRIGGERS: &[&str] = &["at", "every", "after"];
 const KEYS: &[&str] =
-    &["name", "kill", "stop", "pause", "restart", "fail", "errno", "at", "every", "after", "for", "within"];
+    &["name", "kill", "stop", "pause", "restart", "upgrade", "fail", "errno", "at", "every", "after", "for", "within"];
 const ADDRESS_KEYS: &[&str] = &["height", "store", "sync", "write", "phase", "mode", "window"];
 
 /// Every fault that could be read.
@@ -47,14 +52,19 @@ fn fault(reader: &mut Reader, at: &At, position: usize, known: &Known) -> Option
     let fields = reader.map(at, "a map", "{ name: one, kill: val-1, at: { time: 5s } }", KEYS)?;
     let name = reader.required(&fields, "name", "name: in the commit").and_then(|at| fault_name(reader, &at));
     let action = action(reader, &fields);
-    let target = action.as_ref().and_then(|(_, at)| target(reader, at, known));
+    let deed = action.as_ref().and_then(|(kind, at)| match kind {
+        FaultKind::Upgrade => builds::upgrade(reader, at, known).map(|(target, upgrade)| (target, Some(upgrade))),
+        _ => target(reader, at, known).map(|target| (target, None)),
+    });
     let kind = action.map(|(kind, _)| kind);
     let trigger = trigger(reader, &fields);
     let down = down(reader, &fields, kind);
     let errno = errno(reader, &fields, kind);
     let lives_on = lives_on(reader, &fields, kind);
     let within_ms = fields.get("within").map_or(Some(WITHIN_MS), |at| reader.unit(&at, "60s", units::duration_ms));
-    if let (Some(Trigger::Address(_)), Some(FaultKind::Pause | FaultKind::Restart)) = (&trigger, kind) {
+    if let (Some(Trigger::Address(_)), Some(FaultKind::Pause | FaultKind::Restart | FaultKind::Upgrade)) =
+        (&trigger, kind)
+    {
         let title = "only `kill` and `stop` can be aimed at an address";
         reader.push(
             Problem::at_key("not-aimable", &fields.path.key("at"), title)
@@ -66,11 +76,13 @@ fn fault(reader: &mut Reader, at: &At, position: usize, known: &Known) -> Option
     if let (Some(trigger), Some(FaultKind::Fail)) = (&trigger, kind) {
         can_fail(reader, &fields, trigger)?;
     }
+    let (target, upgrade) = deed?;
     Some(Fault {
         position,
         name: name?,
         kind: kind?,
-        target: target?,
+        target,
+        upgrade,
         trigger: trigger?,
         down: down?,
         errno: errno?,
@@ -103,6 +115,7 @@ fn action<'a>(reader: &mut Reader, fields: &Fields<'a>) -> Option<(FaultKind, At
             "stop" => FaultKind::Stop,
             "pause" => FaultKind::Pause,
             "fail" => FaultKind::Fail,
+            "upgrade" => FaultKind::Upgrade,
             _ => FaultKind::Restart,
         };
         found = Some((kind, at));
@@ -396,7 +409,7 @@ fn down(reader: &mut Reader, fields: &Fields, kind: Option<FaultKind>) -> Option
             let after = reader.required(&fields, "after", "after: 500ms");
             after.and_then(|at| reader.unit(&at, "500ms", units::delay))
         }
-        (None, FaultKind::Restart) => Some(Delay::fixed(0)),
+        (None, FaultKind::Restart | FaultKind::Upgrade) => Some(Delay::fixed(0)),
         (None, _) => Some(Delay::fixed(DOWN_MS)),
     }
 }

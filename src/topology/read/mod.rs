@@ -1,6 +1,7 @@
 //! From the tree to the types, section by section.
 
 pub(super) mod bench;
+mod builds;
 mod chain;
 mod expect;
 mod faults;
@@ -18,7 +19,7 @@ use indexmap::IndexMap;
 /// Version of the language.
 const VERSION: u64 = 1;
 
-const KEYS: &[&str] = &["midflush", "name", "chain", "nodes", "load", "faults", "expect"];
+const KEYS: &[&str] = &["midflush", "name", "chain", "builds", "nodes", "load", "faults", "expect"];
 
 /// Reads a whole topology. `None` when something is missing that everything else hangs on; the problems are in `reader`.
 pub(super) fn topology(reader: &mut Reader, tree: &Tree) -> Option<Topology> {
@@ -35,13 +36,18 @@ pub(super) fn topology(reader: &mut Reader, tree: &Tree) -> Option<Topology> {
     let name = reader.required(&fields, "name", "name: four-validators").and_then(|at| self::name(reader, &at));
     let chain = reader.required(&fields, "chain", "chain: { reference: {} }").and_then(|at| chain::chain(reader, &at));
     let family = chain.as_ref().map(|chain| &chain.family);
+    let builds = match fields.get("builds") {
+        None => Some(IndexMap::new()),
+        Some(at) => builds::builds(reader, &at, family),
+    };
     let nodes = reader
         .required(&fields, "nodes", "nodes: { val: { role: validator, count: 4 } }")
-        .and_then(|at| nodes::nodes(reader, &at, family));
+        .and_then(|at| nodes::nodes(reader, &at, family, builds.as_ref()));
     let load = fields.get("load").and_then(|at| load(reader, &at, families::kinds(family)));
     let known = Known {
         groups: nodes.iter().flatten().map(|(name, group)| (name.as_str(), group.node_names(name))).collect(),
         whole: nodes.is_some(),
+        builds: builds.as_ref(),
     };
     let faults = fields.get("faults").map(|at| faults::faults(reader, &at, &known)).unwrap_or_default();
     let expect = fields.get("expect").and_then(|at| expect::expect(reader, &at, &known)).unwrap_or_default();
@@ -52,6 +58,7 @@ pub(super) fn topology(reader: &mut Reader, tree: &Tree) -> Option<Topology> {
         chain: chain.family,
         initial_height: chain.initial_height,
         built_blocks: chain.built_blocks,
+        builds: builds?,
         nodes: nodes?,
         load,
         faults,

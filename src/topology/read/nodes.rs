@@ -2,24 +2,31 @@
 
 use indexmap::IndexMap;
 
+use super::builds::named;
 use super::chain::{HEIGHT_MAX, options};
 use crate::timeline::{Latency, Role, Tier};
 use crate::topology::diagnostic::Problem;
 use crate::topology::families::STORAGE;
 use crate::topology::reader::{At, Fields, Reader};
 use crate::topology::tree::Tree;
-use crate::topology::types::{Chain, Group, Peers, Start};
+use crate::topology::types::{Chain, Group, Made, Peers, Start};
 use crate::topology::units;
 
 /// Most nodes of one group.
 const COUNT_MAX: u64 = 1_000;
 /// Highest voting power of one node: sums stay far below what nodes accept.
 const POWER_MAX: u64 = 1_000_000_000;
-const KEYS: &[&str] = &["count", "role", "power", "storage", "unsafe", "start", "peers", "disk", "watch", "options"];
+const KEYS: &[&str] =
+    &["count", "role", "power", "build", "storage", "unsafe", "start", "peers", "disk", "watch", "options"];
 const DISTRIBUTIONS: &[&str] = &["exponential", "lognormal", "empirical"];
 
 /// All groups that could be read; `None` when there are none at all.
-pub(super) fn nodes(reader: &mut Reader, at: &At, chain: Option<&Chain>) -> Option<IndexMap<String, Group>> {
+pub(super) fn nodes(
+    reader: &mut Reader,
+    at: &At,
+    chain: Option<&Chain>,
+    builds: Option<&IndexMap<String, Made>>,
+) -> Option<IndexMap<String, Group>> {
     let example = "{ val: { role: validator, count: 4 } }";
     let fields = reader.any_map(at, "a map of node groups", example)?;
     let mut groups = IndexMap::new();
@@ -30,7 +37,7 @@ pub(super) fn nodes(reader: &mut Reader, at: &At, chain: Option<&Chain>) -> Opti
             reader.push(Problem::at_key("bad-name", &at.path, title).label("cannot be a name"));
             whole = false;
         }
-        match group(reader, &at, chain) {
+        match group(reader, &at, chain, builds) {
             Some(group) => drop(groups.insert(name.to_owned(), group)),
             None => whole = false,
         }
@@ -43,7 +50,12 @@ pub(super) fn nodes(reader: &mut Reader, at: &At, chain: Option<&Chain>) -> Opti
     (whole && !groups.is_empty()).then_some(groups)
 }
 
-fn group(reader: &mut Reader, at: &At, chain: Option<&Chain>) -> Option<Group> {
+fn group(
+    reader: &mut Reader,
+    at: &At,
+    chain: Option<&Chain>,
+    builds: Option<&IndexMap<String, Made>>,
+) -> Option<Group> {
     let fields = reader.map(at, "a map", "{ role: validator, count: 4 }", KEYS)?;
     let count = fields.get("count").map_or(Some(1), |at| reader.whole(&at, 1, COUNT_MAX));
     let role = reader.required(&fields, "role", "role: validator").and_then(|at| {
@@ -51,6 +63,10 @@ fn group(reader: &mut Reader, at: &At, chain: Option<&Chain>) -> Option<Group> {
         Some(if word == "validator" { Role::Validator } else { Role::Full })
     });
     let power = power(reader, &fields, role);
+    let build = match fields.get("build") {
+        None => Some(None),
+        Some(at) => named(reader, &at, builds).map(Some),
+    };
     let storage = storage(reader, &fields, chain);
     let start = fields.get("start").map_or(Some(Start::Run), |at| start(reader, &at));
     let peers = fields.get("peers").map_or(Some(Peers::All), |at| peers(reader, &at));
@@ -65,6 +81,7 @@ fn group(reader: &mut Reader, at: &At, chain: Option<&Chain>) -> Option<Group> {
         count: usize::try_from(count?).ok()?,
         role: role?,
         power: power?,
+        build: build?,
         storage: storage?,
         start: start?,
         peers: peers?,
