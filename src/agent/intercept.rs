@@ -17,6 +17,7 @@ use crate::sys::listener::{Answer, Held, Listener};
 use crate::sys::memory;
 use crate::timeline::{Phase, Tier};
 
+use super::descriptors::{Descriptors, Target};
 use super::gate::Gate;
 use super::height;
 use super::pool::{Answers, Turn};
@@ -48,14 +49,9 @@ pub(crate) struct Interceptor {
     pub(crate) changed: std::sync::Arc<Condvar>,
     /// Threads whose call was received and not yet answered.
     pub(crate) outstanding: Mutex<BTreeSet<i32>>,
+    pub(crate) descriptors: Descriptors,
     /// Gets every durable event of every file, for an observer.
     pub(crate) tap: Option<SyncSender<Tapped>>,
-}
-
-/// The file that an event is about.
-struct Target {
-    store: Option<StoreIndex>,
-    path: PathBuf,
 }
 
 impl Answers for Interceptor {
@@ -150,12 +146,12 @@ impl Interceptor {
     fn target(&self, path: PathBuf) -> Option<Target> {
         let relative = path.strip_prefix(&self.home).ok().and_then(Path::to_str);
         let store = relative.and_then(|relative| self.stores.find(relative));
-        (store.is_some() || self.tap.is_some()).then_some(Target { store, path })
+        (store.is_some() || self.tap.is_some()).then(|| Target { store, path: path.into() })
     }
 
     fn target_fd(&self, tid: i32, fd: i32) -> Option<Target> {
-        match procfs::path_of(tid, fd) {
-            Ok(path) => path.and_then(|path| self.target(path)),
+        match self.descriptors.target(tid, fd, |path| self.target(path)) {
+            Ok(target) => target,
             // Gone meanwhile, or not open: the kernel will tell the node.
             Err(error) if error.kind() != io::ErrorKind::PermissionDenied => None,
             Err(_) => {
@@ -337,7 +333,7 @@ impl Interceptor {
         if let Some(target) = &target
             && flags & SYNCED != 0
         {
-            self.lock().note_synced(target.path.clone());
+            self.lock().note_synced(target.path.to_path_buf());
         }
         if flags & CHANGING == 0 {
             return self.reply(held, Answer::Continue);
@@ -364,7 +360,7 @@ impl Interceptor {
         let tapped = Tapped {
             at_us: super::journal::clock_us(),
             tid: held.tid,
-            path: target.path.clone(),
+            path: target.path.to_path_buf(),
             kind,
             length: bytes.len(),
             heights,

@@ -3,6 +3,7 @@
 mod aim;
 mod bridge;
 mod cut;
+mod descriptors;
 mod discover;
 mod error;
 mod files;

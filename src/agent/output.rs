@@ -21,12 +21,13 @@ pub(crate) struct Output {
     room: u64,
     partial: Vec<u8>,
     tail: VecDeque<String>,
+    buffer: Vec<u8>,
 }
 
 impl Output {
     /// Reads `pipe`, which must not block, and keeps up to `room` bytes in `file`.
     pub(crate) fn new(pipe: io::PipeReader, file: File, room: u64) -> Self {
-        Self { pipe: Some(pipe), file, room, partial: Vec::new(), tail: VecDeque::new() }
+        Self { pipe: Some(pipe), file, room, partial: Vec::new(), tail: VecDeque::new(), buffer: vec![0; 16 << 10] }
     }
 
     /// What to wait on for more; `None` once the node has closed its output.
@@ -37,7 +38,7 @@ impl Output {
     /// Takes what is there and returns its complete lines, without colour codes.
     pub(crate) fn drain(&mut self) -> Vec<String> {
         let mut found = Vec::new();
-        let mut buffer = [0; 16 << 10];
+        let mut buffer = std::mem::take(&mut self.buffer);
         let mut taken = 0;
         while taken < DRAIN_MAX {
             let Some(pipe) = self.pipe.as_mut() else { break };
@@ -54,6 +55,7 @@ impl Output {
                 Err(_) => break,
             }
         }
+        self.buffer = buffer;
         found
     }
 

@@ -19,6 +19,7 @@ use crate::sys::filter::Depth;
 use crate::timeline::{Exit, ExitCause, FaultId, NodeEvent, Tier};
 
 use super::AgentError;
+use super::descriptors::Descriptors;
 use super::gate::Gate;
 use super::intercept::Interceptor;
 use super::journal::Journal;
@@ -126,6 +127,7 @@ impl Process {
                 gate: Arc::clone(&gate),
                 changed: Arc::clone(&changed),
                 outstanding: Mutex::new(BTreeSet::new()),
+                descriptors: Descriptors::default(),
                 tap: around.tap,
             }))),
         };

@@ -1,12 +1,9 @@
-//! What `/proc` tells about the thread behind a held call: files, paths, states.
-//!
-//! Nothing is remembered between calls: a descriptor number is reused as soon as it is closed, and `close` is not
-//! intercepted. What was read counts only if the call still waits afterwards, since a thread id may be reused too.
+//! What `/proc` tells about the thread behind a held call: open flags, paths, states. What was read counts only if the call
+//! still waits afterwards, since a thread id may be reused.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -18,19 +15,6 @@ const HERE: i32 = -100;
 const O_NONBLOCK: i32 = 0o4000;
 /// `O_SYNC` and `O_DSYNC` as `fdinfo` shows them.
 const SYNCED_FLAGS: u32 = 0o4_010_000;
-
-/// The path of an open file; `None` for a socket, a pipe and whatever else has no path.
-pub(crate) fn path_of(tid: i32, fd: i32) -> io::Result<Option<PathBuf>> {
-    let link = fs::read_link(format!("/proc/{tid}/fd/{fd}"))?;
-    let bytes = link.as_os_str().as_bytes();
-    if bytes.first() != Some(&b'/') {
-        return Ok(None);
-    }
-    Ok(Some(match bytes.strip_suffix(b" (deleted)") {
-        Some(alive) => PathBuf::from(OsStr::from_bytes(alive)),
-        None => link,
-    }))
-}
 
 /// Opens the file behind a descriptor of the node anew. Reading is enough for a sync; a file that may not be read is
 /// opened for writing.
@@ -119,20 +103,6 @@ mod tests {
 
     fn me() -> i32 {
         i32::try_from(std::process::id()).unwrap()
-    }
-
-    #[test]
-    fn a_file_has_a_path_also_when_it_is_unlinked_and_a_pipe_has_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().canonicalize().unwrap().join("000001.log");
-        let file = File::create(&path).unwrap();
-        assert_eq!(path_of(me(), file.as_raw_fd()).unwrap(), Some(path.clone()));
-        fs::remove_file(&path).unwrap();
-        assert_eq!(path_of(me(), file.as_raw_fd()).unwrap(), Some(path));
-        open(me(), file.as_raw_fd()).unwrap().sync_all().unwrap();
-        let (pipe, _other) = io::pipe().unwrap();
-        assert_eq!(path_of(me(), pipe.as_raw_fd()).unwrap(), None);
-        assert_eq!(path_of(me(), -1).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
