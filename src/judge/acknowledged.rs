@@ -6,7 +6,7 @@ use super::predict::{Expected, predict};
 use super::published::kept;
 use super::signed;
 use super::{Finding, Verdict};
-use crate::timeline::{FaultKind, Heights, LastSigned};
+use crate::timeline::{FaultKind, Heights, LastSigned, Mode};
 
 /// How far behind a node is when its word for being in step is false, in blocks.
 const FAR: u64 = 50;
@@ -122,35 +122,26 @@ fn sign_state_went_back(node: &Node) -> Option<Finding> {
     None
 }
 
-/// Says that it is not catching up while it is far behind and has not been in step since its start. A node that fell behind
-/// later, in a pause or behind a partition, may not know yet.
+/// Says that it is not catching up while its own log says that it is in block sync, far behind. A node that fell behind in
+/// consensus, paused or behind a partition, may not know yet.
 fn claims_to_be_ready(model: &Model, index: usize) -> Option<Finding> {
     let node = &model.nodes[index];
-    if !model.complete {
-        return None;
-    }
-    for life in node.lives.values() {
-        let (from, _) = life.started?;
+    for life in node.lives.values().filter(|_| model.complete) {
         let to = life.exit.as_ref().map_or(model.end.last_us, |e| e.at_us);
-        let excused = model.faults.iter().any(|f| {
-            let over = f.reverted.as_ref().map_or(model.end.last_us, |(at, _, _)| *at);
-            f.setup.node == node.name
-                && f.setup.kind == FaultKind::Pause
-                && f.effect_us().is_some_and(|at| at <= to && over >= from)
-        });
-        if excused {
-            continue;
-        }
-        let during = node.samples.iter().filter(|s| (from..=to).contains(&s.at_us));
-        let far = during.take_while(|s| model.best_of_rest(index, s.at_us).is_some_and(|best| best > s.height + FAR));
-        let claims: Vec<_> = far.filter(|s| s.catching_up == Some(false)).collect();
+        let claims: Vec<_> = node
+            .samples
+            .iter()
+            .filter(|s| s.at_us <= to && life.mode_at(s.at_us.saturating_sub(CLAIM_US / 2)) == Some(Mode::BlockSync))
+            .filter(|s| model.best_of_rest(index, s.at_us).is_some_and(|best| best > s.height + FAR))
+            .filter(|s| s.catching_up == Some(false))
+            .collect();
         let (Some(first), Some(last)) = (claims.first(), claims.last()) else { continue };
-        if claims.len() < 3 || last.at_us - first.at_us < CLAIM_US {
+        if last.at_us - first.at_us < CLAIM_US {
             continue;
         }
         let best = model.best_of_rest(index, first.at_us).unwrap_or(0);
         let detail = format!(
-            "says `catching_up: false` at height {} while the rest is at {best}, for {} ms",
+            "says `catching_up: false` in block sync at height {} while the rest is at {best}, for {} ms",
             first.height,
             (last.at_us - first.at_us) / 1000
         );

@@ -175,6 +175,7 @@ impl Gather {
                     seq,
                 });
             }
+            NodeEvent::ModeChanged { start, mode } => life(lives, *start).modes.push((at, *mode)),
             NodeEvent::Handshake { start, heights, line } => {
                 life(lives, *start).handshake = Some(Handshake::read(*heights, line, seq));
             }

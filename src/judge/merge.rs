@@ -28,9 +28,17 @@ fn follows(head: Verdict, later: Verdict) -> bool {
                 | ConvergedSlow
                 | Inconclusive
         ),
-        PanicOnRestart => {
-            matches!(later, Stuck | NeverCatchesUp | ChainHalted | StoreSplit | ConvergedSlow | Inconclusive)
-        }
+        PanicOnRestart => matches!(
+            later,
+            Stuck
+                | NeverCatchesUp
+                | ChainHalted
+                | EventBeforeDurable
+                | StoreSplit
+                | ExpectationFailed
+                | ConvergedSlow
+                | Inconclusive
+        ),
         Stuck | NeverCatchesUp | ChainHalted => {
             matches!(later, Stuck | NeverCatchesUp | ExpectationFailed | ConvergedSlow | Inconclusive)
         }
@@ -111,6 +119,7 @@ fn repeats(verdict: Verdict) -> bool {
             | Verdict::Stuck
             | Verdict::PanicOnRestart
             | Verdict::HaltMissed
+            | Verdict::ConvergedSlow
     )
 }
 

@@ -169,6 +169,8 @@ pub(crate) struct Life {
     pub(crate) exit: Option<Ended>,
     /// Heights read from its files afterwards.
     pub(crate) stored: Option<(Heights, u64)>,
+    /// Modes that it told of, from when on.
+    pub(crate) modes: Vec<(Us, Mode)>,
     /// What its files say afterwards that it signed last.
     pub(crate) signed: Option<(LastSigned, u64)>,
     /// Events that it published.
@@ -245,6 +247,13 @@ impl Handshake {
     pub(crate) fn read(heights: Heights, text: &str, seq: u64) -> Self {
         let app_hash_empty = line::field(text, "hash").or_else(|| line::field(text, "appHash")).map(str::is_empty);
         Self { heights, base: line::number(text, "base"), app_hash_empty, seq }
+    }
+}
+
+impl Life {
+    /// The mode in which it was at a time, by its own log.
+    pub(crate) fn mode_at(&self, at_us: Us) -> Option<Mode> {
+        self.modes.iter().rev().find(|(from, _)| *from <= at_us).map(|(_, mode)| *mode)
     }
 }
 

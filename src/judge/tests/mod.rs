@@ -9,6 +9,7 @@ use crate::timeline::{
     StoreProgress, Tally, Tier, WriteAt,
 };
 
+mod acknowledged;
 mod properties;
 mod verdicts;
 
