@@ -15,7 +15,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("fault", &["plan", "topology", "timeline", "agent_client"]),
     ("agent", &["agent_client", "timeline", "sys"]),
     ("engine", &["agent_client", "timeline", "sys"]),
-    ("chain", &["engine", "plan", "timeline", "agent_client"]),
+    ("chain", &["engine", "plan", "timeline", "agent_client", "sys"]),
     ("judge", &["timeline"]),
     ("report", &["judge", "timeline"]),
     ("results", &["judge", "timeline"]),

@@ -51,7 +51,7 @@ impl Flush {
         let counter = &mut self.counters[store];
         let commit = counter.syncs + 1;
         match kind {
-            Kind::Change => (None, 0),
+            Kind::Change | Kind::Empty => (None, 0),
             Kind::Write { synced } => {
                 counter.writes += 1;
                 counter.writes_of_flush += 1;

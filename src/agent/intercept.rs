@@ -31,7 +31,9 @@ const LOOK_MAX: usize = 4 << 20;
 /// Open flags that make writes durable on return: `O_DSYNC`, and the bit that makes it `O_SYNC`.
 const SYNCED: i32 = 0o4_010_000;
 /// Open flags that create or empty a file.
-const CHANGING: i32 = 0o100 | 0o1000;
+const CHANGING: i32 = 0o100 | EMPTYING;
+/// The one of these that empties a file (`O_TRUNC`).
+const EMPTYING: i32 = 0o1000;
 const ENOSYS: i32 = 38;
 
 /// One start's interception.
@@ -338,7 +340,9 @@ impl Interceptor {
         if flags & CHANGING == 0 {
             return self.reply(held, Answer::Continue);
         }
-        self.pass(held, target, Kind::Change, b"", turn);
+        let holds = |target: &Target| target.path.metadata().is_ok_and(|file| file.is_file() && file.len() > 0);
+        let empties = flags & EMPTYING != 0 && target.as_ref().is_some_and(holds);
+        self.pass(held, target, if empties { Kind::Empty } else { Kind::Change }, b"", turn);
     }
 
     fn map(&self, held: &Held, fd: i32) {

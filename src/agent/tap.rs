@@ -47,7 +47,7 @@ impl TappedKind {
             Kind::Write { synced: false } => Self::Write,
             Kind::Write { synced: true } => Self::SyncedWrite,
             Kind::Sync => Self::Sync,
-            Kind::Change => Self::Change,
+            Kind::Change | Kind::Empty => Self::Change,
         }
     }
 }

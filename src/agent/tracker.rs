@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Sync,
     /// A create, unlink or change of size: recorded, never counted.
     Change,
+    /// The same of a file that is emptied by being opened.
+    Empty,
 }
 
 /// Where an event lies, fixed before it passes.
@@ -222,7 +224,7 @@ impl Tracker {
 
     /// Places an event before it passes. `bytes` are those of a write to the marked store.
     pub(crate) fn begin(&mut self, store: StoreIndex, kind: Kind, bytes: &[u8]) -> Place {
-        if kind != Kind::Change && self.first_store() == Some(store) && self.begins(store) {
+        if !matches!(kind, Kind::Change | Kind::Empty) && self.first_store() == Some(store) && self.begins(store) {
             self.begin_flush();
         }
         if matches!(kind, Kind::Write { .. }) {
@@ -268,6 +270,7 @@ impl Tracker {
         counter.all_syncs += u32::from(syncs);
         match place.kind {
             Kind::Change => {}
+            Kind::Empty => counter.done.emptied = true,
             Kind::Write { synced: false } => counter.done.writes += 1,
             Kind::Sync | Kind::Write { synced: true } if inside.sync.is_some() => {
                 counter.done.syncs += 1;

@@ -106,9 +106,9 @@ fn writes_are_numbered_by_the_sync_that_ends_them() {
     let app = write(&mut t, APP, "height");
     assert_eq!((inside(&app).sync, inside(&app).write_of_flush), (Some(1), 1));
     let done = t.progress();
-    assert_eq!(done["state.db"], StoreProgress { syncs: 1, writes: 1 });
-    assert_eq!(done["application.db"], StoreProgress { syncs: 0, writes: 1 });
-    assert_eq!(done["blockstore.db"], StoreProgress { syncs: 1, writes: 0 });
+    assert_eq!(done["state.db"], StoreProgress { syncs: 1, writes: 1, emptied: false });
+    assert_eq!(done["application.db"], StoreProgress { syncs: 0, writes: 1, emptied: false });
+    assert_eq!(done["blockstore.db"], StoreProgress { syncs: 1, writes: 0, emptied: false });
     assert_eq!(done["cs.wal"], StoreProgress::default(), "nothing done is said too");
 }
 
@@ -266,7 +266,7 @@ fn a_synced_write_is_a_write_and_a_sync() {
     let place = t.begin(WAL, Kind::Write { synced: true }, b"");
     assert_eq!((inside(&place).sync, inside(&place).write), (Some(1), 1));
     t.end(&place, None);
-    assert_eq!(t.progress()["cs.wal"], StoreProgress { syncs: 1, writes: 0 });
+    assert_eq!(t.progress()["cs.wal"], StoreProgress { syncs: 1, writes: 0, emptied: false });
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod rpc;
 #[cfg(test)]
 mod sample;
 mod signed;
+pub mod tenderdash;
 mod toml;
 
 use std::collections::BTreeMap;

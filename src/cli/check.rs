@@ -94,6 +94,10 @@ fn chain(plan: &Plan) -> String {
             let genesis = gnoland.genesis.as_ref().map_or_else(String::new, |file| format!(", genesis {file}"));
             format!("gnoland on {}, {build}{genesis}, a block every {every} or more", gnoland.database)
         }
+        ChainPlan::Tenderdash(tenderdash) => {
+            let (build, app, every) = (build(&tenderdash.build), &tenderdash.app, span(tenderdash.block_time_ms));
+            format!("tenderdash, {app}, {build}, a block every {every} or sooner")
+        }
         ChainPlan::Cometbft(cometbft) => {
             let (build, app, every) = (build(&cometbft.build), &cometbft.app, span(cometbft.block_time_ms));
             format!("cometbft, {app} on {}, {build}, a block every {every} or more", cometbft.database)

@@ -9,7 +9,7 @@
 //!
 //! It is at F when the commit had not begun. Between the first and the last write it is one of the two, as the database
 //! decides. A store that is never synced and made no system call at all keeps its data in user space: it may lag by
-//! any number of blocks.
+//! any number of blocks. One that is a file rewritten in place holds nothing, and not F, from its emptying to its first write.
 
 use std::fmt;
 
@@ -128,7 +128,9 @@ fn heights(landed: &Landed, layout: &Layout, failed: bool) -> Predicted {
     let old = new.saturating_sub(landed.window);
     let expected = |kind: HeightKind| {
         let Some(index) = order.iter().position(|c| c.advances == Some(kind)) else { return Expected::Untouched };
-        match progress(order[index], index, reached, landed) {
+        let progress = progress(order[index], index, reached, landed);
+        let old = if emptied(order[index], landed) { 0 } else { old };
+        match progress {
             Progress::Written if failed && landed.write.is_none() && is_here(order[index], landed) => {
                 Expected::Either(old, new)
             }
@@ -139,6 +141,11 @@ fn heights(landed: &Landed, layout: &Layout, failed: bool) -> Predicted {
         }
     };
     Predicted { app: expected(HeightKind::App), state: expected(HeightKind::State), store: expected(HeightKind::Store) }
+}
+
+/// Whether the file that a commit rewrites in place had lost what it held: until the first write there is nothing.
+fn emptied(commit: &Commit, landed: &Landed) -> bool {
+    commit.sync.is_none() && landed.done.get(&commit.store).is_some_and(|done| done.emptied)
 }
 
 fn is_here(commit: &Commit, landed: &Landed) -> bool {
@@ -220,7 +227,7 @@ mod tests {
 
     fn landed(at: (&str, Option<u32>, Option<WriteAt>, Phase), window: u64, done: &[(&str, u32, u32)]) -> Landed {
         let progress = |(store, syncs, writes): &(&str, u32, u32)| {
-            ((*store).to_owned(), StoreProgress { syncs: *syncs, writes: *writes })
+            ((*store).to_owned(), StoreProgress { syncs: *syncs, writes: *writes, emptied: false })
         };
         Landed {
             height: 1412,
@@ -291,6 +298,20 @@ mod tests {
         assert_eq!(at(("state.db", Some(1), FIRST, Phase::Before), &first_state), [old, old, new]);
         let between = [stored[0], stored[1], stored[2], ("application.db", 0, 1)];
         assert_eq!(at(("application.db", None, FIRST, Phase::After), &between), [Either(1411, 1412), old, new]);
+    }
+
+    #[test]
+    fn an_application_whose_file_is_rewritten_in_place() {
+        let at = |at, writes, emptied| {
+            let mut landed = landed(at, 1, &[("blockstore.db", 1, 0), ("cs.wal", 1, 0), ("state.db", 1, 0)]);
+            landed.done.insert("application.db".to_owned(), StoreProgress { syncs: 0, writes, emptied });
+            predict(&landed, &comet()).app
+        };
+        let nth = |n| Some(WriteAt::Nth(n));
+        assert_eq!(at(("application.db", None, FIRST, Phase::Before), 0, true), Exactly(0));
+        assert_eq!(at(("application.db", None, FIRST, Phase::Before), 0, false), Exactly(1411));
+        assert_eq!(at(("application.db", None, nth(3), Phase::Before), 2, true), Either(0, 1412));
+        assert_eq!(at(("state.db", Some(2), FIRST, Phase::Before), 5, true), Exactly(1412));
     }
 
     #[test]

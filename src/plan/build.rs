@@ -5,8 +5,8 @@ use rand::{Rng, RngExt};
 
 use super::draw::{Purpose, delay_ms, stream};
 use super::{
-    BuildPlan, ChainPlan, CometbftPlan, GnolandPlan, LoadPlan, NodePlan, Plan, ReferencePlan, StartAt, faults::faults,
-    graph,
+    BuildPlan, ChainPlan, CometbftPlan, GnolandPlan, LoadPlan, NodePlan, Plan, ReferencePlan, StartAt, TenderdashPlan,
+    faults::faults, graph,
 };
 use crate::topology::{Chain, Group, Problem, Start, Topology};
 
@@ -22,6 +22,8 @@ const CHAIN_NAME_MAX: usize = 28;
 const COMETBFT_BINARY: &str = "cometbft";
 /// The program of a gnoland node when the topology names none.
 const GNOLAND_BINARY: &str = "gnoland";
+/// The program of a Tenderdash node when the topology names none.
+const TENDERDASH_BINARY: &str = "tenderdash";
 
 /// Makes the plan. The same topology and seed give the same plan, byte for byte.
 ///
@@ -84,6 +86,11 @@ fn chain(chain: &Chain) -> ChainPlan {
             genesis: gnoland.genesis.clone(),
             root: gnoland.root.clone(),
             build: made_from(gnoland.binary.as_ref(), gnoland.image.as_ref(), GNOLAND_BINARY),
+        }),
+        Chain::Tenderdash(tenderdash) => ChainPlan::Tenderdash(TenderdashPlan {
+            app: tenderdash.app.clone(),
+            block_time_ms: tenderdash.block_time_ms,
+            build: made_from(tenderdash.binary.as_ref(), tenderdash.image.as_ref(), TENDERDASH_BINARY),
         }),
     }
 }

@@ -57,6 +57,8 @@ pub enum ChainPlan {
     Cometbft(CometbftPlan),
     /// gnoland.
     Gnoland(GnolandPlan),
+    /// Tenderdash with a built-in application.
+    Tenderdash(TenderdashPlan),
 }
 
 impl ChainPlan {
@@ -66,6 +68,7 @@ impl ChainPlan {
             Self::Reference(_) => None,
             Self::Cometbft(plan) => Some(&mut plan.build),
             Self::Gnoland(plan) => Some(&mut plan.build),
+            Self::Tenderdash(plan) => Some(&mut plan.build),
         }
     }
 }
@@ -108,6 +111,17 @@ pub struct GnolandPlan {
     pub genesis: Option<String>,
     /// The folder that a plain binary reads its standard library from, if it is given.
     pub root: Option<String>,
+    /// Program on this machine or image reference.
+    pub build: BuildPlan,
+}
+
+/// Options of a Tenderdash chain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TenderdashPlan {
+    /// `address` of the application: `persistent_kvstore`.
+    pub app: String,
+    /// `create-empty-blocks-interval` in milliseconds.
+    pub block_time_ms: u64,
     /// Program on this machine or image reference.
     pub build: BuildPlan,
 }

@@ -36,5 +36,6 @@ pub fn family(chain: &ChainPlan) -> &'static str {
         ChainPlan::Reference(_) => "reference",
         ChainPlan::Cometbft(_) => "cometbft",
         ChainPlan::Gnoland(_) => "gnoland",
+        ChainPlan::Tenderdash(_) => "tenderdash",
     }
 }

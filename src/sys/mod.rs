@@ -1,4 +1,4 @@
-//! System calls that no safe crate wraps: the seccomp listener and what belongs to it.
+//! What no safe crate wraps: the seccomp listener and what belongs to it, and numbers of a curve.
 //!
 //! The only module with `unsafe`. What leaves it are owned descriptors and typed values.
 
@@ -9,3 +9,4 @@ pub mod filter;
 pub mod launch;
 pub mod listener;
 pub mod memory;
+pub mod scalar;

@@ -93,6 +93,9 @@ pub struct StoreProgress {
     pub syncs: u32,
     /// Writes that have returned since the last of these syncs, or since the flush began.
     pub writes: u32,
+    /// A file with something in it was opened so that it is empty: what it held was gone before any of these writes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emptied: bool,
 }
 
 /// Where a fault landed.

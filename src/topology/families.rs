@@ -18,6 +18,10 @@ pub(super) const COMETBFT_VERSIONS: &[&str] = &["0.37", "0.38", "1"];
 pub(super) const GNOLAND_KINDS: &[&str] = &["send"];
 /// Databases of gnoland; the first is the default.
 pub(super) const GNOLAND_DATABASES: &[&str] = &["pebbledb", "goleveldb"];
+/// Kinds of transactions of Tenderdash's kvstore.
+pub(super) const TENDERDASH_KINDS: &[&str] = &["set"];
+/// Built-in applications of Tenderdash.
+pub(super) const TENDERDASH_APPS: &[&str] = &["persistent_kvstore"];
 /// Settings of a reference node that a topology may hand over as they are; all others have keys of their own.
 pub(super) const REFERENCE_OPTIONS: &[&str] = &["verify_window", "checkpoints", "timing", "flush", "planted_defect"];
 
@@ -27,6 +31,7 @@ pub(super) fn kinds(chain: Option<&Chain>) -> &'static [&'static str] {
         Some(Chain::Cometbft(cometbft)) if cometbft.app == "e2e" => &COMETBFT_KINDS[..1],
         Some(Chain::Cometbft(_)) => COMETBFT_KINDS,
         Some(Chain::Gnoland(_)) => GNOLAND_KINDS,
+        Some(Chain::Tenderdash(_)) => TENDERDASH_KINDS,
         // An unknown chain has its own problem; the longer list adds none.
         Some(Chain::Reference(_)) | None => REFERENCE_KINDS,
     }

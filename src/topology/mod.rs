@@ -24,7 +24,8 @@ pub use path::Path;
 pub(crate) use reader::listed;
 pub(crate) use similar::nearest;
 pub use types::{
-    Chain, Cometbft, Fault, Gnoland, Group, Load, Made, Peers, Reference, Start, Target, Topology, Trigger, Upgrade,
+    Chain, Cometbft, Fault, Gnoland, Group, Load, Made, Peers, Reference, Start, Target, Tenderdash, Topology, Trigger,
+    Upgrade,
 };
 pub use units::Delay;
 

@@ -39,6 +39,8 @@ pub enum Chain {
     Cometbft(Cometbft),
     /// gnoland.
     Gnoland(Gnoland),
+    /// Tenderdash 1.5 with a built-in application.
+    Tenderdash(Tenderdash),
 }
 
 /// Options of the reference chain.
@@ -81,6 +83,19 @@ pub struct Gnoland {
     /// The folder that the program reads its standard library from; looked for when it is not given.
     pub root: Option<String>,
     /// Program on this machine; `gnoland` on the search path when neither this nor an image is given.
+    pub binary: Option<String>,
+    /// Image reference, for engines that run images.
+    pub image: Option<String>,
+}
+
+/// Options of a Tenderdash chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tenderdash {
+    /// The built-in application.
+    pub app: String,
+    /// Longest time between blocks in milliseconds.
+    pub block_time_ms: u64,
+    /// Program on this machine; `tenderdash` on the search path when neither this nor an image is given.
     pub binary: Option<String>,
     /// Image reference, for engines that run images.
     pub image: Option<String>,

@@ -170,7 +170,7 @@ fn healthy() -> Run {
 }
 
 fn landed(window: u64) -> Landed {
-    let done = BTreeMap::from([("blockstore.db".to_owned(), StoreProgress { syncs: 1, writes: 0 })]);
+    let done = BTreeMap::from([("blockstore.db".to_owned(), StoreProgress { syncs: 1, writes: 0, emptied: false })]);
     Landed {
         height: 120,
         height_source: HeightSource::Decoded,

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::topology::diagnostic::Problem;
 use crate::topology::families::{
-    COMETBFT_APPS, COMETBFT_DATABASES, COMETBFT_VERSIONS, GNOLAND_DATABASES, REFERENCE_OPTIONS,
+    COMETBFT_APPS, COMETBFT_DATABASES, COMETBFT_VERSIONS, GNOLAND_DATABASES, REFERENCE_OPTIONS, TENDERDASH_APPS,
 };
 use crate::topology::reader::{At, Fields, Reader};
 use crate::topology::tree::Tree;
-use crate::topology::types::{Chain, Cometbft, Gnoland, Reference};
+use crate::topology::types::{Chain, Cometbft, Gnoland, Reference, Tenderdash};
 use crate::topology::units;
 
-const FAMILIES: &[&str] = &["reference", "cometbft", "gnoland"];
+const FAMILIES: &[&str] = &["reference", "cometbft", "gnoland", "tenderdash"];
 /// Highest number of blocks that are built before a run.
 const BUILT_MAX: u64 = 10_000_000;
 /// Highest height that a topology may name.
@@ -31,13 +31,14 @@ pub(super) fn chain(reader: &mut Reader, at: &At) -> Option<ChainSection> {
     match &families[..] {
         [("reference", at)] => reference(reader, at),
         [("gnoland", at)] => gnoland(reader, at),
+        [("tenderdash", at)] => tenderdash(reader, at),
         [(_, at)] => cometbft(reader, at),
         [] => {
             let title = "`chain` names no node family";
             reader.push(
                 Problem::at_key("missing-key", &fields.path, title)
                     .label("needs one")
-                    .help("write `chain: { reference: {} }`, `chain: { cometbft: {} }` or `chain: { gnoland: {} }`"),
+                    .help("write `chain: { reference: {} }`, or another family: `cometbft`, `gnoland`, `tenderdash`"),
             );
             None
         }
@@ -149,6 +150,17 @@ fn gnoland(reader: &mut Reader, at: &At) -> Option<ChainSection> {
         image,
     });
     Some(ChainSection { family, initial_height: 1, built_blocks: 0 })
+}
+
+fn tenderdash(reader: &mut Reader, at: &At) -> Option<ChainSection> {
+    let known = ["app", "block_time", "binary", "image", "initial_height"];
+    let fields = reader.map(at, "a map", "{ app: persistent_kvstore }", &known)?;
+    let initial_height = initial_height(reader, &fields);
+    let block_time_ms = block_time(reader, &fields, 1_000);
+    let app = word(reader, &fields, "app", TENDERDASH_APPS);
+    let (binary, image) = build(reader, &fields, "/usr/local/bin/tenderdash", "tenderdash:1.5")?;
+    let family = Chain::Tenderdash(Tenderdash { app: app?, block_time_ms: block_time_ms?, binary, image });
+    Some(ChainSection { family, initial_height: initial_height?, built_blocks: 0 })
 }
 
 /// One of some words, by default the first.

@@ -62,7 +62,7 @@ fn group(
         let word = reader.word(&at, &["validator", "full"])?;
         Some(if word == "validator" { Role::Validator } else { Role::Full })
     });
-    let power = power(reader, &fields, role);
+    let power = power(reader, &fields, role, chain);
     let build = match fields.get("build") {
         None => Some(None),
         Some(at) => named(reader, &at, builds).map(Some),
@@ -74,7 +74,9 @@ fn group(
     consent(reader, &fields, sync_latency.as_ref());
     let watch = fields.get("watch").map_or(Some(None), |at| watch(reader, &at, sync_latency.as_ref()));
     let options = options(reader, &fields);
-    if let (Some(at), Some(Chain::Cometbft(_) | Chain::Gnoland(_))) = (fields.get("options"), chain) {
+    if let (Some(at), Some(Chain::Cometbft(_) | Chain::Gnoland(_) | Chain::Tenderdash(_))) =
+        (fields.get("options"), chain)
+    {
         only_reference(reader, &at, "`options`");
     }
     Some(Group {
@@ -107,9 +109,15 @@ pub(super) fn watch(reader: &mut Reader, at: &At, latency: Option<&IndexMap<Stri
     Some(tier)
 }
 
-fn power(reader: &mut Reader, fields: &Fields, role: Option<Role>) -> Option<u64> {
+fn power(reader: &mut Reader, fields: &Fields, role: Option<Role>, chain: Option<&Chain>) -> Option<u64> {
     match (fields.get("power"), role) {
         (None, Some(Role::Full)) => Some(0),
+        (Some(at), Some(Role::Validator)) if matches!(chain, Some(Chain::Tenderdash(_))) => {
+            let problem =
+                Problem::at_key("not-of-this-family", &at.path, "all validators of Tenderdash have the same power");
+            reader.push(problem.label("of no use here").help("leave `power` out"));
+            None
+        }
         (None, _) => Some(10),
         (Some(at), Some(Role::Full)) => {
             let problem = Problem::at_key("power-of-full-node", &at.path, "a full node has no voting power");
@@ -147,7 +155,7 @@ pub(super) fn storage(reader: &mut Reader, fields: &Fields, chain: Option<&Chain
     let Some(at) = fields.get("storage") else {
         return Some(matches!(chain, Some(Chain::Reference(_))).then(|| "per-block".to_owned()));
     };
-    if let Some(Chain::Cometbft(_) | Chain::Gnoland(_)) = chain {
+    if let Some(Chain::Cometbft(_) | Chain::Gnoland(_) | Chain::Tenderdash(_)) = chain {
         only_reference(reader, &at, "storage disciplines");
         return None;
     }

@@ -181,6 +181,24 @@ fn a_kill_leaves_what_had_returned_and_nothing_of_what_was_held() {
 }
 
 #[test]
+fn a_file_that_is_emptied_to_be_written_anew_holds_nothing_until_its_first_write() {
+    for (address, app, emptied) in [
+        ("{ height: 3, store: state.db, sync: 1, phase: after }", 2, false),
+        ("{ height: 3, store: application.db, write: first, phase: before }", 0, true),
+        ("{ height: 3, store: application.db, write: first, phase: after }", 3, true),
+        ("{ height: 3, store: state.db, sync: 2, write: first, phase: before }", 3, true),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let mut request = request("rewriter", Tier::Record);
+        request.arms = vec![arm(address, ArmAction::Kill)];
+        let events = run(home.path(), request);
+        assert_eq!(stored(home.path()), Heights::new(app, 2, 3), "{address}");
+        let landed = landed(&events);
+        assert_eq!(landed.done["application.db"].emptied, emptied, "{address}");
+    }
+}
+
+#[test]
 fn what_landed_says_what_every_store_had_done() {
     let home = tempfile::tempdir().unwrap();
     let mut request = request("chain", Tier::Record);

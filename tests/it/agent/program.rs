@@ -15,7 +15,8 @@ pub const BIG: usize = 1 << 20;
 fn program() {
     let Ok(name) = std::env::var(PROGRAM) else { return };
     match name.as_str() {
-        "chain" => chain(),
+        "chain" => chain(false),
+        "rewriter" => chain(true),
         "writers" => writers(),
         "two" => two(),
         "reuse" => reuse(),
@@ -44,9 +45,10 @@ fn put(file: &File, height: u64) {
     file.write_all_at(format!("H:{height:<10}").as_bytes(), 0).unwrap();
 }
 
-/// Makes a block every few milliseconds, for ever: block store, state, application (never synced), state.
-fn chain() {
-    let (blocks, state, app, wal) = (file("blocks/1"), file("state/1"), file("app/1"), file("wal/1"));
+/// Makes a block every few milliseconds, for ever: block store, state, application (never synced), state. The application's
+/// file may be emptied each time.
+fn chain(rewrites: bool) {
+    let (blocks, state, mut app, wal) = (file("blocks/1"), file("state/1"), file("app/1"), file("wal/1"));
     let from = height("blocks/1");
     println!("handshake app={} state={} store={from}", height("app/1"), height("state/1"));
     println!("enter mode=block_sync");
@@ -60,6 +62,9 @@ fn chain() {
         blocks.sync_data().unwrap();
         state.write_all_at(format!("results {h:<10}").as_bytes(), 64).unwrap();
         state.sync_data().unwrap();
+        if rewrites {
+            app = File::create("app/1").unwrap();
+        }
         put(&app, h);
         put(&state, h);
         state.sync_data().unwrap();
@@ -77,7 +82,7 @@ fn writers() {
             }
         });
     }
-    chain();
+    chain(false);
 }
 
 /// Two threads that sync two stores; the first one's syncs are slow by injection.
