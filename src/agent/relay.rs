@@ -112,9 +112,12 @@ async fn begin(address: &str, path_and_query: &str, ending: CancellationToken) -
     answer.body(Body::from_stream(pieces)).map_err(|e| e.to_string())
 }
 
+/// One connection to a node, driven by whoever reads from it.
+type NodeConnection = Connection<TokioIo<TcpStream>, Full<Bytes>>;
+
 /// An endless answer with the connection that it comes on, which nothing else drives.
 struct Following {
-    connection: Option<Pin<Box<Connection<TokioIo<TcpStream>, Full<Bytes>>>>>,
+    connection: Option<Pin<Box<NodeConnection>>>,
     body: Incoming,
     ending: CancellationToken,
 }

@@ -2,7 +2,9 @@
 //!
 //! Read from `bft/store/store.go`, `bft/consensus/state.go` (`finalizeCommit`), `bft/state/execution.go` and `bft/state/store.go`
 //! of v1.7.1 and seen with `midflush observe`, the same with pebbledb and goleveldb: syncs a block are block store 2, results
-//! and state 2, application 1, and the write-ahead log 1 at the end of the height (8 in all for a lone validator). Releases
+//! and state 2, application 1, and the write-ahead log 1 at the end of the height (8 in all for a lone validator). On goleveldb a block with transactions writes an index entry for each right after the results,
+//! before the application's commit, so that the first write of `state.db` sync 2 is one of these; pebbledb keeps them in memory
+//! until that sync. Releases
 //! before v1.2.0 left the results without a sync, and this layout does not fit them.
 
 use crate::chain::journal::NOT_JOURNAL;
