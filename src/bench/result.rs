@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::samples::Rate;
+use super::samples::{Look, Rate};
 use super::statistics::{Interval, Summary};
 
 /// Version of the format. A reader refuses another one.
@@ -157,6 +157,8 @@ pub struct RoundResult {
     pub place: u32,
     /// What was measured.
     pub rate: Rate,
+    /// Looks that saw a new height, thinned out.
+    pub looks: Vec<Look>,
     /// Load average over one minute at the beginning.
     pub load1: f64,
     /// CPU pressure at the end, `some` over ten seconds in percent; `None` where the kernel does not tell.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use super::result::{BenchResult, CellResult, Disk, RoundResult, Setup, Spent, VERSION};
-use super::samples::Rate;
+use super::samples::{Look, Rate};
 
 /// A cell with these rates, one a round.
 pub(super) fn cell(arm: &str, axes: &[(&str, &str)], rates: &[f64]) -> CellResult {
@@ -14,6 +14,7 @@ pub(super) fn cell(arm: &str, axes: &[(&str, &str)], rates: &[f64]) -> CellResul
         place: 1,
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
         rate: Rate { from: 500, to: 1_500, from_us: 0, to_us: (1e9 / rate) as u64, longest_us: 40_000 },
+        looks: vec![Look { at_us: 0, height: 500 }, Look { at_us: 9_000_000, height: 1_500 }],
         load1: 0.5,
         cpu_pressure: Some(12.5),
         io_pressure: None,

@@ -2,9 +2,11 @@
 //! engines and chains.
 
 mod agent;
+mod bench;
 mod chains;
 mod check;
 mod clean;
+mod compare;
 mod engines;
 mod image;
 mod judge;
@@ -36,10 +38,14 @@ enum Command {
     Run(run::Args),
     /// Hold one node: start it, watch what it makes durable, kill it at an address (run by the engines)
     Agent(agent::Args),
+    /// Measure how fast a node catches up, in interleaved rounds of two builds, disks or numbers of peers
+    Bench(bench::Args),
     /// Validate a topology and print its plan; needs no engine and creates nothing
     Check(check::Args),
     /// Remove what runs of dead controllers left behind; live runs and other people's things stay
     Clean(clean::Args),
+    /// Compare two stored benches
+    Compare(compare::Args),
     /// Make the container image of this binary, without a registry
     Image(image::Args),
     /// Judge a stored timeline or an observation file
@@ -109,8 +115,10 @@ pub fn main() -> ExitCode {
     let result: Result<Code, CliError> = match cli.command {
         Command::Run(args) => block_on(run::run(args)),
         Command::Agent(args) => block_on(agent::run(args)),
+        Command::Bench(args) => block_on(bench::run(args)),
         Command::Check(args) => check::run(&args),
         Command::Clean(args) => block_on(clean::run(args)),
+        Command::Compare(args) => compare::run(&args),
         Command::Image(args) => block_on(image::run(args)),
         Command::Judge(args) => judge::run(&args),
         Command::Node(args) => node::run(args),

@@ -179,10 +179,6 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 fn facts(args: &Args, planned: &Planned) -> Result<Facts, CliError> {
     let now = jiff::Timestamp::now();
-    let mut token = [0_u8; 32];
-    fs::File::open("/dev/urandom")
-        .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut token))
-        .map_err(|e| CliError::tool(format!("read randomness for a token: {e}")))?;
     // Sorted by time when listed; the process id tells two runs of one second apart.
     let run = format!("{}-{}-{:x}", now.strftime("%Y%m%d-%H%M%S"), planned.plan.name, std::process::id());
     Ok(Facts {
@@ -191,8 +187,17 @@ fn facts(args: &Args, planned: &Planned) -> Result<Facts, CliError> {
         cpus: std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
         started: now.to_string(),
         again: again(args, planned.plan.seed),
-        token: hex::encode(token),
+        token: token()?,
     })
+}
+
+/// A secret for the agents of one run.
+pub(crate) fn token() -> Result<String, CliError> {
+    let mut token = [0_u8; 32];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut token))
+        .map_err(|e| CliError::tool(format!("read randomness for a token: {e}")))?;
+    Ok(hex::encode(token))
 }
 
 /// The command that runs it again: the same program as it was called, file, seed, settings and engine.
@@ -209,7 +214,7 @@ fn again(args: &Args, seed: u64) -> String {
 }
 
 /// Quotes a word for a shell where it needs it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -219,7 +224,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Where things are kept between runs.
-fn cache_folder() -> PathBuf {
+pub(crate) fn cache_folder() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     named("XDG_CACHE_HOME")
         .or_else(|| named("HOME").map(|home| home.join(".cache")))
@@ -228,7 +233,7 @@ fn cache_folder() -> PathBuf {
 }
 
 /// The first Ctrl-C (or SIGTERM) stops the run in order; the second one ends the process at once.
-async fn watch_signals(stop: CancellationToken) {
+pub(crate) async fn watch_signals(stop: CancellationToken) {
     let mut term = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
         Ok(term) => term,
         Err(error) => return tracing::warn!(%error, "SIGTERM cannot be watched"),

@@ -57,7 +57,7 @@ impl TopologyArgs {
 }
 
 /// All problems, coloured on a terminal.
-fn refused(problems: &Problems) -> CliError {
+pub(crate) fn refused(problems: &Problems) -> CliError {
     CliError { message: problems.render(std::io::stderr().is_terminal()), code: Code::BadInput }
 }
 
@@ -96,7 +96,8 @@ impl Planned {
     }
 }
 
-fn find(program: &str, dir: &Path, search: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
+/// A program by its name on the search path, or by its path from a folder.
+pub(crate) fn find(program: &str, dir: &Path, search: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
     let candidates: Vec<PathBuf> = if program.contains('/') {
         vec![dir.join(program)]
     } else {

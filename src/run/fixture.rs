@@ -20,7 +20,7 @@ const BUILD_MAX: Duration = Duration::from_secs(300);
 /// Returns a folder with the fixture's `data/`, building it when the cache has none.
 ///
 /// Two runs that need the same chain at once build it once: the second waits for the first one's lock.
-pub async fn ready(cache: &Path, fixture: &Fixture, cancel: &CancellationToken) -> Result<PathBuf, RunError> {
+pub(crate) async fn ready(cache: &Path, fixture: &Fixture, cancel: &CancellationToken) -> Result<PathBuf, RunError> {
     let done = cache.join(&fixture.key);
     let fail = |reason: String| RunError::Fixture { folder: done.clone(), reason };
     fs::create_dir_all(cache).map_err(|e| fail(e.to_string()))?;

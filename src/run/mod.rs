@@ -23,6 +23,8 @@ mod unit;
 pub use dispatcher::Observer;
 pub use error::RunError;
 pub use experiment::{Experiment, Facts, Outcome, run};
+pub(crate) use fixture::ready as ready_fixture;
 pub use progress::{NodeProgress, Progress};
 pub use settle::{Settled, settled};
 pub use setup::{family, setup};
+pub(crate) use testnet::{ThroughEngine, archive_files, archive_folder};

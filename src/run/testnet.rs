@@ -47,10 +47,13 @@ struct Live {
 }
 
 /// Reaches one agent through the engine.
-struct ThroughEngine {
-    engine: Arc<dyn Engine>,
-    run: String,
-    node: String,
+pub(crate) struct ThroughEngine {
+    /// The engine that launched it.
+    pub(crate) engine: Arc<dyn Engine>,
+    /// Its run.
+    pub(crate) run: String,
+    /// Its node.
+    pub(crate) node: String,
 }
 
 #[async_trait::async_trait]
@@ -283,7 +286,8 @@ fn upgrades(
     plan.upgrades(node).map(upgrade).collect()
 }
 
-pub(super) fn archive_files(files: &BTreeMap<String, FileContents>) -> std::io::Result<Bytes> {
+/// A tar archive of a node's files.
+pub(crate) fn archive_files(files: &BTreeMap<String, FileContents>) -> std::io::Result<Bytes> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, contents) in files {
         let mut header = tar::Header::new_gnu();
@@ -294,7 +298,8 @@ pub(super) fn archive_files(files: &BTreeMap<String, FileContents>) -> std::io::
     archive.into_inner().map(Bytes::from)
 }
 
-async fn archive_folder(folder: &Path, into: &str) -> Result<Bytes, RunError> {
+/// A tar archive of a folder under another name.
+pub(crate) async fn archive_folder(folder: &Path, into: &str) -> Result<Bytes, RunError> {
     let (folder, into) = (folder.to_owned(), into.to_owned());
     let pack = move || {
         let mut archive = tar::Builder::new(Vec::new());

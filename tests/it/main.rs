@@ -2,6 +2,7 @@
 
 mod agent;
 mod aimed;
+mod bench;
 mod cases;
 mod cometbft;
 mod compose;
