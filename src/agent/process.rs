@@ -197,6 +197,7 @@ impl Process {
         Usage {
             start: self.start,
             clock_us: super::journal::clock_us(),
+            height: gate.heights_left().1,
             cpu_us: super::usage::cpu_us(self.pid).unwrap_or_default(),
             syncs: gate.sync_times.by_store(|store| gate.tracker.name(store).to_owned()),
         }

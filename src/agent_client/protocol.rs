@@ -128,6 +128,8 @@ pub struct Usage {
     pub start: u32,
     /// The agent's monotonic clock, in microseconds.
     pub clock_us: u64,
+    /// The height that its syncs so far belong to, as far as syncs tell it.
+    pub height: u64,
     /// Time on processors, of all its threads, in microseconds; to a hundredth of a second.
     pub cpu_us: u64,
     /// store → how long its syncs took, microseconds and count, ascending; to one percent.

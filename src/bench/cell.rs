@@ -35,6 +35,10 @@ pub(super) struct Measured {
 /// What was used over the window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Used {
+    /// Blocks that time and syncs belong to.
+    pub(super) blocks: u64,
+    /// Blocks that the stages belong to.
+    pub(super) stage_blocks: u64,
     /// Time on processors, in microseconds.
     pub(super) cpu_us: u64,
     /// store → microseconds and count.
@@ -109,7 +113,7 @@ async fn watch(
         if let Some(rate) = measure.take(look) {
             let last = snapshot(session, running).await?;
             let first = first.ok_or_else(|| BenchError::Node("a window ended before it began".to_owned()))?;
-            return Ok((rate, used(&first, &last), measure.looks));
+            return Ok((rate, used(&first, &last, rate.blocks()), measure.looks));
         }
         if measure.begun() && first.is_none() {
             first = Some(snapshot(session, running).await?);
@@ -161,7 +165,9 @@ async fn snapshot(session: &Session, running: &Running) -> Result<Snapshot, Benc
     Ok(Snapshot { usage, stages, at: Instant::now() })
 }
 
-fn used(first: &Snapshot, last: &Snapshot) -> Used {
+/// The difference of two looks. Each is taken a little after the end of the window that it is for, so that each figure has the
+/// number of blocks between the two looks, where that is known, and not that of the window.
+fn used(first: &Snapshot, last: &Snapshot, window: u64) -> Used {
     let mut syncs: BTreeMap<String, BTreeMap<u64, u64>> = BTreeMap::new();
     for (store, counts) in &last.usage.syncs {
         let before: BTreeMap<u64, u64> = first.usage.syncs.get(store).into_iter().flatten().copied().collect();
@@ -174,7 +180,10 @@ fn used(first: &Snapshot, last: &Snapshot) -> Used {
     });
     let seconds = (last.at - first.at).as_secs_f64();
     let blocks = last.stages.blocks.zip(first.stages.blocks).map(|(last, first)| last.saturating_sub(first));
+    let seen = last.usage.height.saturating_sub(first.usage.height);
     Used {
+        blocks: if seen > 0 { seen } else { blocks.unwrap_or(window) },
+        stage_blocks: blocks.unwrap_or(window),
         cpu_us: last.usage.cpu_us.saturating_sub(first.usage.cpu_us),
         syncs,
         stages: stages.collect(),
@@ -200,7 +209,7 @@ mod tests {
     fn snapshot(cpu_us: u64, syncs: &[(u64, u64)], save: f64, blocks: u64, at: Instant) -> Snapshot {
         let syncs = BTreeMap::from([("state.db".to_owned(), syncs.to_vec())]);
         Snapshot {
-            usage: Usage { start: 1, clock_us: 0, cpu_us, syncs },
+            usage: Usage { start: 1, clock_us: 0, height: blocks + 1, cpu_us, syncs },
             stages: Stages { blocks: Some(blocks), seconds: BTreeMap::from([("save".to_owned(), save)]) },
             at,
         }
@@ -211,7 +220,8 @@ mod tests {
         let now = Instant::now();
         let first = snapshot(1_000, &[(500, 2)], 1.0, 100, now);
         let last = snapshot(5_000, &[(500, 2), (510, 7)], 1.5, 300, now + Duration::from_secs(2));
-        let used = used(&first, &last);
+        let used = used(&first, &last, 190);
+        assert_eq!((used.blocks, used.stage_blocks), (200, 200));
         assert_eq!(used.cpu_us, 4_000);
         assert_eq!(used.syncs["state.db"], BTreeMap::from([(510, 7)]));
         assert!((used.stages["save"] - 0.5).abs() < 1e-12);

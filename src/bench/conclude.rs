@@ -92,7 +92,7 @@ fn verdict(
         return ("inconclusive", why);
     }
     let Some(interval) = interval.filter(|_| pairs >= ROUNDS_MIN) else {
-        return ("inconclusive", format!("{pairs} rounds count; an interval needs {ROUNDS_MIN}"));
+        return ("inconclusive", format!("rounds that count: {pairs}; an interval needs {ROUNDS_MIN}"));
     };
     let inside = floor.is_some_and(|floor| (floor.lo..=floor.hi).contains(&interval.value));
     if interval.contains(1.0) {
@@ -112,13 +112,12 @@ fn sync_share(a: &CellResult, b: &CellResult) -> Option<String> {
     if a.tier == "none" || syncs.abs() < 0.01 {
         return None;
     }
-    let count = |cell: &CellResult| cell.syncs_per_block.values().sum::<f64>();
     Some(format!(
         "{:+.2} ms a block, {:+.2} ms of it inside syncs ({:.2} against {:.2} syncs a block)",
         -all,
         -syncs,
-        count(a),
-        count(b)
+        a.all_syncs_per_block(),
+        b.all_syncs_per_block()
     ))
 }
 

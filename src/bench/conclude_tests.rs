@@ -1,3 +1,5 @@
+//! What follows from rounds: verdicts, gates, knees.
+
 use super::*;
 use crate::bench::sample::{cell, rates, result};
 

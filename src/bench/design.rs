@@ -33,6 +33,8 @@ pub struct Cell {
     pub plan: Plan,
     /// Peers that serve.
     pub peers: usize,
+    /// One-way latency of the links to them, in microseconds.
+    pub link_us: u64,
     /// How much is intercepted of the syncing node.
     pub tier: Tier,
     /// Program that the arm names in place of the chain's.
@@ -91,6 +93,7 @@ pub fn design(bench: &Bench, seed: u64) -> Result<Design, BenchError> {
                 window: variant.settings.window,
                 plan,
                 peers,
+                link_us: arm.link_us.unwrap_or(variant.settings.link_us),
                 tier,
                 program: program(arm),
                 fixture,

@@ -1,14 +1,15 @@
 //! The chain that a bench syncs: built off-line, or a folder that is there already; with the hashes of all its heights.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::BenchError;
 use super::design::FixturePlan;
+use super::session::Ground;
+use super::{BenchError, grow};
 use crate::agent_client::Client;
 use crate::chain::{BlockContents, Chain};
 use crate::run::ready_fixture;
@@ -36,9 +37,8 @@ pub(super) struct Known {
 
 /// Makes the chain, or takes it from the cache.
 pub(super) async fn ready(
+    ground: &Ground<'_>,
     fixture: &FixturePlan,
-    chain: &dyn Chain,
-    cache: &Path,
     cancel: &CancellationToken,
 ) -> Result<Data, BenchError> {
     if let Some(data) = &fixture.spec.data {
@@ -48,11 +48,10 @@ pub(super) async fn ready(
     }
     let contents =
         BlockContents { transactions: fixture.spec.transactions_per_block, size: fixture.spec.transaction_size };
-    let Some(built) = chain.filled_fixture(&fixture.plan, contents)? else {
-        let why = "this family has no command that builds a chain off-line; give a data folder with `fixture.data`";
-        return Err(BenchError::Input(why.to_owned()));
+    let folder = match ground.chain.filled_fixture(&fixture.plan, contents)? {
+        Some(built) => ready_fixture(ground.cache, &built, cancel).await?,
+        None => grow::grown(ground, fixture, cancel).await?,
     };
-    let folder = ready_fixture(cache, &built, cancel).await?;
     Ok(Data { folder: folder.join("data"), hashes: Some(folder.join("hashes.json")) })
 }
 

@@ -16,8 +16,7 @@ const DELIVERED_US: f64 = 60.0;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gathered {
     rounds: Vec<RoundResult>,
-    /// Blocks of the rounds that count.
-    blocks: u64,
+    /// Sums over the rounds that count.
     used: Used,
 }
 
@@ -25,7 +24,8 @@ impl Gathered {
     /// Takes a round in; one that was voided is kept in the list alone.
     pub(super) fn take(&mut self, used: &Used, round: RoundResult) {
         if round.voided.is_none() {
-            self.blocks += round.rate.blocks();
+            self.used.blocks += used.blocks;
+            self.used.stage_blocks += used.stage_blocks;
             self.used.cpu_us += used.cpu_us;
             for (store, counts) in &used.syncs {
                 let into = self.used.syncs.entry(store.clone()).or_default();
@@ -43,8 +43,9 @@ impl Gathered {
 
 /// The cell as it is kept; figures over rounds are filled in by the conclusion.
 pub(super) fn cell_result(cell: &Cell, gathered: Gathered) -> CellResult {
-    let Gathered { rounds, blocks, used } = gathered;
-    let a_block = |value: f64| if blocks == 0 { 0.0 } else { value / blocks as f64 };
+    let Gathered { rounds, used } = gathered;
+    let over = |blocks: u64, value: f64| if blocks == 0 { 0.0 } else { value / blocks as f64 };
+    let a_block = |value: f64| over(used.blocks, value);
     let count = |counts: &BTreeMap<u64, u64>| counts.values().sum::<u64>();
     let sum_us = |counts: &BTreeMap<u64, u64>| counts.iter().map(|(us, count)| us * count).sum::<u64>();
     let latency: BTreeMap<String, LatencyResult> = used
@@ -74,7 +75,11 @@ pub(super) fn cell_result(cell: &Cell, gathered: Gathered) -> CellResult {
         spent: Spent {
             cpu: a_block(used.cpu_us as f64 / 1e3),
             syncs: used.syncs.iter().map(|(store, of)| (store.clone(), a_block(sum_us(of) as f64 / 1e3))).collect(),
-            stages: used.stages.iter().map(|(stage, seconds)| (stage.clone(), a_block(seconds * 1e3))).collect(),
+            stages: used
+                .stages
+                .iter()
+                .map(|(stage, seconds)| (stage.clone(), over(used.stage_blocks, seconds * 1e3)))
+                .collect(),
         },
         latency,
         inconclusive,
@@ -157,6 +162,8 @@ mod tests {
             ..sample::cell("a", &[], &[100.0]).rounds.remove(0)
         };
         let used = Used {
+            blocks: 101,
+            stage_blocks: 99,
             cpu_us: 50_000,
             syncs: BTreeMap::from([("state.db".to_owned(), counts(&[(1_000, 200)]))]),
             stages: BTreeMap::from([("save".to_owned(), 0.3)]),
@@ -165,7 +172,7 @@ mod tests {
         let mut gathered = Gathered::default();
         gathered.take(&used, round(None));
         gathered.take(&used, round(Some("busy")));
-        assert_eq!((gathered.rounds.len(), gathered.blocks, gathered.used.cpu_us), (2, 100, 50_000));
+        assert_eq!((gathered.rounds.len(), gathered.used.blocks, gathered.used.cpu_us), (2, 101, 50_000));
         assert_eq!(gathered.used.syncs["state.db"][&1_000], 200);
     }
 }

@@ -5,7 +5,7 @@
 //! floor, gates and knees of those. Reports are made of a [`result`] alone.
 //!
 //! Effects: [`rounds`] carries a bench out with a [`session`] of nodes, [`cell`] measures one cell, [`fixture`] makes the chain
-//! that is synced, [`machine`] reads load and pressure.
+//! that is synced ([`grow`] where validators must), [`link`] delays what peers send, [`machine`] reads load and pressure.
 
 mod cell;
 pub mod compare;
@@ -14,6 +14,8 @@ pub mod design;
 mod error;
 mod fixture;
 mod gathered;
+mod grow;
+mod link;
 pub mod machine;
 pub mod report;
 pub mod result;

@@ -232,6 +232,11 @@ impl CellResult {
 
     /// Milliseconds inside syncs for one block, all stores.
     pub fn sync_ms_per_block(&self) -> f64 {
-        self.spent.syncs.values().sum()
+        self.spent.syncs.values().fold(0.0, |sum, ms| sum + ms)
+    }
+
+    /// Syncs for one block, all stores.
+    pub fn all_syncs_per_block(&self) -> f64 {
+        self.syncs_per_block.values().fold(0.0, |sum, count| sum + count)
     }
 }

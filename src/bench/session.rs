@@ -1,6 +1,7 @@
 //! The nodes of a bench: peers that serve for its whole length, and one agent a program for the node that syncs.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::BenchError;
 use super::design::{Cell, Design, SYNC, peers};
 use super::fixture::{self, Data, Known};
+use super::link::Links;
 use crate::agent_client::protocol::{CloneRequest, PinRequest, Signal, SignalRequest, StartRequest};
 use crate::agent_client::{Client, ClientErrorKind};
 use crate::chain::{Chain, NodeFiles};
@@ -80,7 +82,7 @@ impl Session {
     ) -> Result<Self, BenchError> {
         let mut data = Vec::new();
         for fixture in &design.fixtures {
-            data.push(fixture::ready(fixture, ground.chain.as_ref(), ground.cache, cancel).await?);
+            data.push(fixture::ready(ground, fixture, cancel).await?);
         }
         let mut session = Self::launch(ground, design).await?;
         for (name, client) in &session.clients {
@@ -285,11 +287,34 @@ impl Session {
         client.put_files(empty).await.map_err(failed)?;
         let restore = crate::agent_client::protocol::RestoreRequest { from: EMPTY.to_owned(), to: "data".to_owned() };
         client.restore(&restore).await.map_err(failed)?;
-        let binding = self.bound(&cell.plan, cell.fixture, Some(&name));
+        let mut binding = self.bound(&cell.plan, cell.fixture, Some(&name));
+        let links = self.link(cell, &mut binding).await?;
         let files = self.put_files(&name, &cell.plan, &binding, cell.node()).await?;
         let start = self.start_node(&name, &cell.plan, cell.node(), files, cell.tier).await?;
         let metrics = self.place(&name).map(|place| format!("{}:{}", place.ip, place.metrics_port));
-        Ok(Running { client, start, metrics: metrics.unwrap_or_default() })
+        Ok(Running { client, start, metrics: metrics.unwrap_or_default(), _links: links })
+    }
+
+    /// Relays with latency in place of the peers that the node dials, where the cell wants any.
+    async fn link(&self, cell: &Cell, binding: &mut Binding) -> Result<Option<Links>, BenchError> {
+        if cell.link_us == 0 {
+            return Ok(None);
+        }
+        let names = &cell.node().peers;
+        let places = names.iter().filter_map(|name| binding.nodes.get(name));
+        let addresses: Vec<SocketAddr> = places.map(|place| SocketAddr::new(place.ip, place.p2p_port)).collect();
+        if !addresses.iter().all(|address| address.ip().is_loopback()) {
+            let why = "links with latency need peers on this machine's loopback; use `--engine process`";
+            return Err(BenchError::Input(why.to_owned()));
+        }
+        let links = Links::open(&addresses, Duration::from_micros(cell.link_us)).await;
+        let links = links.map_err(|source| BenchError::Machine { what: "open relays to the peers", source })?;
+        for (name, address) in names.iter().zip(&links.addresses) {
+            if let Some(place) = binding.nodes.get_mut(name) {
+                (place.ip, place.p2p_port) = (address.ip(), address.port());
+            }
+        }
+        Ok(Some(links))
     }
 
     /// The probe of the disk below a syncing node's home.
@@ -305,6 +330,8 @@ pub(super) struct Running {
     pub(super) client: Arc<Client>,
     pub(super) start: u32,
     pub(super) metrics: String,
+    /// Ended with the cell.
+    _links: Option<Links>,
 }
 
 impl Running {

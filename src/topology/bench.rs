@@ -88,6 +88,8 @@ pub struct Settings {
     pub peers: usize,
     /// Sync latency of the syncing node by store, where an arm does not say.
     pub sync_latency: IndexMap<String, Latency>,
+    /// One-way latency of the links to the peers in microseconds, where an arm does not say.
+    pub link_us: u64,
     /// The arms, in file order.
     pub arms: IndexMap<String, Arm>,
 }
@@ -139,6 +141,8 @@ pub struct Arm {
     pub peers: Option<usize>,
     /// Sync latency by store.
     pub sync_latency: Option<IndexMap<String, Latency>>,
+    /// One-way latency of the links to the peers in microseconds.
+    pub link_us: Option<u64>,
     /// How much is intercepted; `observe` where nothing is said.
     pub watch: Option<Tier>,
     /// Settings handed to the node's configuration as they are.

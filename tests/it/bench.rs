@@ -28,17 +28,19 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
+/// Syncs slow enough that no machine, however fast, is through between two looks.
 const TINY: &str = "
 midflush: 1
 name: tiny
 chain: { reference: {} }
-fixture: { heights: 90, transactions_per_block: 2, validators: 1 }
+fixture: { heights: 60, transactions_per_block: 2, validators: 1 }
 bench:
-  window: { from: 10, to: 60 }
+  window: { from: 5, to: 30 }
   rounds: 2
+  disk: { sync: 20ms }
   arms:
     five: { storage: per-block }
-    none: { storage: no-sync, unsafe: true }
+    four: { storage: single-flush }
 ";
 
 fn written(folder: &Path, yaml: &str) -> PathBuf {
@@ -52,27 +54,33 @@ fn a_tiny_bench_runs_from_end_to_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = written(folder.path(), TINY);
     let output = bench(folder.path(), &file, &["--json", "--html", "--junit"]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    // A disk that is slower than what is asked makes a cell inconclusive, as it should.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
     let object: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let cells = object["cells"].as_array().expect("cells");
     let arms: Vec<&str> = cells.iter().filter_map(|cell| cell["arm"].as_str()).collect();
-    assert_eq!(arms, ["five", "five again", "none"]);
+    assert_eq!(arms, ["five", "five again", "four"]);
     for cell in cells {
         let rounds = cell["rounds"].as_array().expect("rounds");
         assert_eq!(rounds.len(), 2, "{cell}");
         for round in rounds {
             let (from, to) = (round["from"].as_u64().expect("a height"), round["to"].as_u64().expect("a height"));
-            assert!(from >= 10 && to >= 60 && to <= 90, "{round}");
+            assert!(from >= 5 && to >= 30 && to <= 60, "{round}");
             assert!(round["blocks_per_s"].as_f64().expect("a rate") > 0.0);
             assert_eq!(round["voided"], false);
         }
     }
     let syncs = |cell: &Value, store: &str| cell["syncs_per_block"][store].as_f64().unwrap_or(0.0);
     // The ends of a window lie within a block, and a file that grows is synced once more.
-    for (store, count) in [("blockstore.db", 2.0), ("state.db", 2.0), ("application.db", 1.0)] {
-        assert!((syncs(&cells[0], store) - count).abs() < 0.3, "{}", cells[0]);
+    for (cell, store, count) in [
+        (0, "blockstore.db", 2.0),
+        (0, "state.db", 2.0),
+        (0, "application.db", 1.0),
+        (2, "blockstore.db", 1.0),
+        (2, "state.db", 2.0),
+    ] {
+        assert!((syncs(&cells[cell], store) - count).abs() < 0.3, "{}", cells[cell]);
     }
-    assert!(cells[2]["syncs_per_block"].as_object().expect("a map").values().all(|count| count.as_f64() == Some(0.0)));
     assert!(object["floor"].is_null(), "two rounds are no floor");
     assert_eq!(object["ratios"][1]["verdict"], "inconclusive", "nor enough for an interval");
 
@@ -95,14 +103,14 @@ fn a_tiny_bench_runs_from_end_to_end() {
 #[test]
 fn bad_benches_are_refused_with_their_places_and_nothing_is_created() {
     let cases: [(&str, &str, &str, &[&str]); 8] = [
-        ("to: 60", "to: 89", "bench.yaml:7:29", &["too few blocks for the window", "raise `fixture.heights`"]),
+        ("to: 30", "to: 59", "bench.yaml:7:26", &["too few blocks for the window", "raise `fixture.heights`"]),
         ("rounds: 2", "rounds: 0", "bench.yaml:8:11", &["`bench.rounds` must be between 1 and 1000"]),
-        ("unsafe: true ", "", "bench.yaml:11:", &["no-sync"]),
+        ("single-flush", "no-sync", "bench.yaml:12:22", &["needs consent"]),
         ("rounds: 2", "rounds: 2\n  axes: { peers: [1, 0] }", "bench.yaml:9:22", &["must be between 1 and 64"]),
         ("rounds: 2", "rounds: 2\n  axes: { fixtures.heights: [1] }", "bench.yaml:9:", &["did you mean `fixture`?"]),
         ("rounds: 2", "rounds: 2\n  require: { ratio: six/five, at_least: 1 }", "bench.yaml:9:", &["`six` is no arm"]),
         ("rounds: 2", "rounds: 2\n  until: { half_width: 2 }", "bench.yaml:9:24", &["no share"]),
-        ("heights: 90", "hieght: 90", "bench.yaml:5:", &["did you mean `heights`?"]),
+        ("heights: 60", "hieght: 60", "bench.yaml:5:", &["did you mean `heights`?"]),
     ];
     for (old, new, place, words) in cases {
         let folder = tempfile::tempdir().expect("a folder");
@@ -146,7 +154,7 @@ fn a_chain_of_another_genesis_is_no_fixture() {
     assert!(made.status.success(), "{}", text(&made.stderr));
     let validator = home.join("val-1");
     let made = Command::new(env!("CARGO_BIN_EXE_midflush"))
-        .args(["node", "build-chain", "--blocks", "90", "--home"])
+        .args(["node", "build-chain", "--blocks", "60", "--home"])
         .arg(&validator)
         .arg("--keys")
         .arg(validator.join("config/key.json"))

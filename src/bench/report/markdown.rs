@@ -58,7 +58,7 @@ fn means(out: &mut String, result: &BenchResult) {
             let _ = writeln!(out, "| {label} | | | | | | 0 |");
             continue;
         };
-        let syncs: f64 = cell.syncs_per_block.values().sum();
+        let syncs = cell.all_syncs_per_block();
         let (mean, lo, hi, median) = (rate.mean.value, rate.mean.lo, rate.mean.hi, rate.median);
         let (ms, rounds) = (time.mean.value, cell.counted().len());
         let _ = writeln!(

@@ -90,7 +90,7 @@ fn cells(out: &mut String, result: &BenchResult) {
             let _ = writeln!(out, "{:<wide$}  {:<8}  no round counts", cell.label(), cell.tier);
             continue;
         };
-        let syncs: f64 = cell.syncs_per_block.values().sum();
+        let syncs = cell.all_syncs_per_block();
         let interval = format!("[{:.1}, {:.1}]", rate.mean.lo, rate.mean.hi);
         let _ = writeln!(
             out,

@@ -16,8 +16,8 @@ mod require;
 
 const KEYS: &[&str] = &["midflush", "name", "chain", "fixture", "bench"];
 const BENCH_KEYS: &[&str] =
-    &["window", "rounds", "until", "limits", "pin", "cell_limit", "peers", "disk", "arms", "axes", "require"];
-const ARM_KEYS: &[&str] = &["storage", "unsafe", "binary", "image", "peers", "disk", "watch", "options"];
+    &["window", "rounds", "until", "limits", "pin", "cell_limit", "peers", "disk", "link", "arms", "axes", "require"];
+const ARM_KEYS: &[&str] = &["storage", "unsafe", "binary", "image", "peers", "disk", "link", "watch", "options"];
 /// Most rounds of one bench.
 const ROUNDS_MAX: u64 = 1_000;
 /// Rounds where the file names none: the fewest that an interval is told from.
@@ -28,7 +28,10 @@ const CELLS_MAX: usize = 200;
 const WINDOW_MIN: u64 = 20;
 /// Blocks that the chain must hold above the window: the last ones are not fetched as the others are.
 const ABOVE_WINDOW: u64 = 2;
+/// Longest time of one cell where the file names none.
 const CELL_LIMIT_MS: u64 = 600_000;
+/// Longest one-way latency of a link.
+const LINK_MAX_US: u64 = 5_000_000;
 
 /// Reads a whole bench. `None` when something is missing that everything else hangs on.
 pub(in crate::topology) fn bench(reader: &mut Reader, tree: &Tree) -> Option<Bench> {
@@ -94,6 +97,7 @@ fn settings(reader: &mut Reader, tree: &Tree) -> Option<Settings> {
         .and_then(|at| window(reader, &at, fixture.as_ref()));
     let peers = bench.get("peers").map_or(Some(1), |at| peers(reader, &at));
     let sync_latency = bench.get("disk").map_or(Some(IndexMap::new()), |at| disk(reader, &at));
+    let link_us = bench.get("link").map_or(Some(0), |at| link(reader, &at));
     let arms = reader.required(&bench, "arms", "arms: { base: {} }").and_then(|at| arms(reader, &at, family));
     Some(Settings {
         chain: section?.family,
@@ -101,6 +105,7 @@ fn settings(reader: &mut Reader, tree: &Tree) -> Option<Settings> {
         window: window?,
         peers: peers?,
         sync_latency: sync_latency?,
+        link_us: link_us?,
         arms: arms?,
     })
 }
@@ -158,6 +163,19 @@ fn peers(reader: &mut Reader, at: &At) -> Option<usize> {
     usize::try_from(reader.whole(at, 1, 64)?).ok()
 }
 
+/// `{ latency: 10ms }`, one way.
+fn link(reader: &mut Reader, at: &At) -> Option<u64> {
+    let fields = reader.map(at, "a map", "{ latency: 10ms }", &["latency"])?;
+    let latency = reader.required(&fields, "latency", "latency: 10ms")?;
+    let us = reader.unit(&latency, "10ms", units::duration_us)?;
+    if us <= LINK_MAX_US {
+        return Some(us);
+    }
+    let problem = Problem::new("out-of-bounds", &latency.path, "a link's latency is at most 5 s").label("too long");
+    reader.push(problem);
+    None
+}
+
 fn arms(reader: &mut Reader, at: &At, family: Option<&Chain>) -> Option<IndexMap<String, Arm>> {
     let fields = reader.any_map(at, "a map of arms", "{ five-syncs: { storage: per-block } }")?;
     let mut arms = IndexMap::new();
@@ -200,12 +218,17 @@ fn arm(reader: &mut Reader, at: &At, family: Option<&Chain>) -> Option<Arm> {
         None => Some(None),
         Some(at) => peers(reader, &at).map(Some),
     };
+    let link_us = match fields.get("link") {
+        None => Some(None),
+        Some(at) => link(reader, &at).map(Some),
+    };
     Some(Arm {
         storage: storage?,
         binary: binary?,
         image: image?,
         peers: peers?,
         sync_latency: sync_latency?,
+        link_us: link_us?,
         watch: watch?,
         options: options?,
     })
@@ -265,7 +288,7 @@ fn axes(reader: &mut Reader, bench: &Fields) -> Vec<Axis> {
     let mut axes = Vec::new();
     for (name, at) in fields.iter() {
         let long = match name {
-            "peers" | "disk.sync" => format!("bench.{name}"),
+            "peers" | "disk.sync" | "link.latency" => format!("bench.{name}"),
             "transactions_per_block" | "transaction_size" | "validators" => format!("fixture.{name}"),
             other => other.to_owned(),
         };
