@@ -268,6 +268,7 @@ impl Interceptor {
         let place = gate.tracker.begin(store, Kind::Sync, b"");
         gate.publish();
         let Some(mut gate) = self.before(gate, held, &place, turn) else { return };
+        gate.sync_times.count(store);
         if !gate.draws.makes(store) {
             return self.finish(gate, held, &place, Answer::Value(0), turn);
         }

@@ -199,6 +199,7 @@ impl Process {
             clock_us: super::journal::clock_us(),
             height: gate.heights_left().1,
             cpu_us: super::usage::cpu_us(self.pid).unwrap_or_default(),
+            counts: gate.sync_times.counts(|store| gate.tracker.name(store).to_owned()),
             syncs: gate.sync_times.by_store(|store| gate.tracker.name(store).to_owned()),
         }
     }

@@ -16,15 +16,28 @@ const LONGEST_US: u64 = 300_000_000;
 /// Clock ticks a second in `/proc`: fixed by the kernel's interface on every architecture that midflush runs on.
 const TICKS: u64 = 100;
 
-/// How long syncs took, by store.
+/// How many syncs there were by store, and how long those took that the agent made itself.
 #[derive(Debug, Default)]
-pub(crate) struct SyncTimes(BTreeMap<StoreIndex, Histogram<u64>>);
+pub(crate) struct SyncTimes {
+    counts: BTreeMap<StoreIndex, u64>,
+    times: BTreeMap<StoreIndex, Histogram<u64>>,
+}
 
 impl SyncTimes {
-    /// Takes one sync in.
+    /// Counts a sync that was asked for, whoever makes it.
+    pub(crate) fn count(&mut self, store: StoreIndex) {
+        *self.counts.entry(store).or_default() += 1;
+    }
+
+    /// Counts by the stores' names.
+    pub(crate) fn counts(&self, name: impl Fn(StoreIndex) -> String) -> BTreeMap<String, u64> {
+        self.counts.iter().map(|(store, count)| (name(*store), *count)).collect()
+    }
+
+    /// Takes the time of one in.
     pub(crate) fn record(&mut self, store: StoreIndex, took_us: u64) {
         let empty = || Histogram::new_with_bounds(1, LONGEST_US, 2).expect("bounds in order and two digits");
-        self.0.entry(store).or_insert_with(empty).saturating_record(took_us.max(1));
+        self.times.entry(store).or_insert_with(empty).saturating_record(took_us.max(1));
     }
 
     /// Microseconds and count by the stores' names, ascending.
@@ -32,7 +45,7 @@ impl SyncTimes {
         let counts = |histogram: &Histogram<u64>| {
             histogram.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value())).collect()
         };
-        self.0.iter().map(|(store, histogram)| (name(*store), counts(histogram))).collect()
+        self.times.iter().map(|(store, histogram)| (name(*store), counts(histogram))).collect()
     }
 }
 
@@ -88,6 +101,9 @@ mod tests {
             times.record(1, 100);
         }
         times.record(0, 0);
+        times.count(1);
+        times.count(1);
+        assert_eq!(times.counts(|store| store.to_string()), BTreeMap::from([("1".to_owned(), 2)]));
         let of = times.by_store(|store| format!("store {store}"));
         assert_eq!(of["store 1"], [(100, 3)]);
         assert_eq!(of["store 0"], [(1, 1)]);

@@ -132,7 +132,10 @@ pub struct Usage {
     pub height: u64,
     /// Time on processors, of all its threads, in microseconds; to a hundredth of a second.
     pub cpu_us: u64,
-    /// store → how long its syncs took, microseconds and count, ascending; to one percent.
+    /// store → its syncs.
+    pub counts: BTreeMap<String, u64>,
+    /// store → how long those syncs took that the agent made itself (all of a store with a latency, a sample of any other),
+    /// microseconds and count, ascending; to one percent.
     pub syncs: BTreeMap<String, Vec<(u64, u64)>>,
 }
 

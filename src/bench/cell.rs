@@ -41,7 +41,9 @@ pub(super) struct Used {
     pub(super) stage_blocks: u64,
     /// Time on processors, in microseconds.
     pub(super) cpu_us: u64,
-    /// store → microseconds and count.
+    /// store → its syncs.
+    pub(super) counts: BTreeMap<String, u64>,
+    /// store → microseconds and count, of those that were timed.
     pub(super) syncs: BTreeMap<String, BTreeMap<u64, u64>>,
     /// The node's own stages, in seconds.
     pub(super) stages: BTreeMap<String, f64>,
@@ -174,6 +176,9 @@ fn used(first: &Snapshot, last: &Snapshot, window: u64) -> Used {
         let more = counts.iter().map(|(us, count)| (*us, count - before.get(us).copied().unwrap_or(0).min(*count)));
         syncs.insert(store.clone(), more.filter(|(_, count)| *count > 0).collect());
     }
+    let counts = last.usage.counts.iter().map(|(store, count)| {
+        (store.clone(), count.saturating_sub(first.usage.counts.get(store).copied().unwrap_or(0)))
+    });
     let stages = last.stages.seconds.iter().map(|(stage, seconds)| {
         let before = first.stages.seconds.get(stage).copied().unwrap_or(0.0);
         (stage.clone(), (seconds - before).max(0.0))
@@ -185,6 +190,7 @@ fn used(first: &Snapshot, last: &Snapshot, window: u64) -> Used {
         blocks: if seen > 0 { seen } else { blocks.unwrap_or(window) },
         stage_blocks: blocks.unwrap_or(window),
         cpu_us: last.usage.cpu_us.saturating_sub(first.usage.cpu_us),
+        counts: counts.collect(),
         syncs,
         stages: stages.collect(),
         own_blocks_per_s: blocks.filter(|_| seconds > 0.0).map(|blocks| blocks as f64 / seconds),
@@ -209,7 +215,7 @@ mod tests {
     fn snapshot(cpu_us: u64, syncs: &[(u64, u64)], save: f64, blocks: u64, at: Instant) -> Snapshot {
         let syncs = BTreeMap::from([("state.db".to_owned(), syncs.to_vec())]);
         Snapshot {
-            usage: Usage { start: 1, clock_us: 0, height: blocks + 1, cpu_us, syncs },
+            usage: Usage { start: 1, clock_us: 0, height: blocks + 1, cpu_us, counts: BTreeMap::new(), syncs },
             stages: Stages { blocks: Some(blocks), seconds: BTreeMap::from([("save".to_owned(), save)]) },
             at,
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use super::BenchError;
-use crate::plan::{self, BuildPlan, ChainPlan, NodePlan, Plan, StartAt};
+use crate::plan::{self, BuildPlan, NodePlan, Plan};
 use crate::timeline::{Expect, Latency, Role, Tier};
 use crate::topology::bench::{Arm, Bench, FixtureSpec, Settings, Window};
 use crate::topology::{Group, Peers, Start, Topology};
@@ -37,8 +37,6 @@ pub struct Cell {
     pub link_us: u64,
     /// How much is intercepted of the syncing node.
     pub tier: Tier,
-    /// Program that the arm names in place of the chain's.
-    pub program: Option<BuildPlan>,
     /// Which fixture it syncs.
     pub fixture: usize,
 }
@@ -95,7 +93,6 @@ pub fn design(bench: &Bench, seed: u64) -> Result<Design, BenchError> {
                 peers,
                 link_us: arm.link_us.unwrap_or(variant.settings.link_us),
                 tier,
-                program: program(arm),
                 fixture,
             };
             let twin = design.cells.is_empty().then(|| Cell { twin: true, ..cell.clone() });
@@ -135,6 +132,7 @@ fn cell_plan(
         count,
         role,
         power: if role == Role::Validator { 10 } else { 0 },
+        build: None,
         storage: None,
         start: Start::Run,
         peers: Peers::All,
@@ -155,6 +153,7 @@ fn cell_plan(
         chain: settings.chain.clone(),
         initial_height: 1,
         built_blocks: settings.fixture.heights,
+        builds: IndexMap::new(),
         nodes: IndexMap::from([
             ("val".to_owned(), group(Role::Validator, settings.fixture.validators)),
             (PEER.to_owned(), serving),
@@ -170,7 +169,9 @@ fn cell_plan(
     for node in &mut plan.nodes {
         // Peers only answer.
         node.peers = if node.name == SYNC { names.clone() } else { Vec::new() };
-        node.start = StartAt::Run;
+        if node.name == SYNC {
+            node.build = program(arm);
+        }
     }
     Ok(plan)
 }
@@ -188,12 +189,14 @@ pub fn latency_words(latency: &Latency) -> String {
         Latency::Exponential(mean) => format!("{} on average, exponential", ms(*mean)),
         Latency::Lognormal { p50_us, p99_us } => format!("p50 {}, p99 {}", ms(*p50_us), ms(*p99_us)),
         Latency::Empirical(values) => format!("one of {} measured times", values.len()),
+        Latency::NotMade => "not made".to_owned(),
     }
 }
 
-/// Median and 99th percentile of a latency, in microseconds.
-pub fn latency_quantiles(latency: &Latency) -> (f64, f64) {
-    match latency {
+/// Median and 99th percentile of a latency, in microseconds; `None` where syncs are not made.
+pub fn latency_quantiles(latency: &Latency) -> Option<(f64, f64)> {
+    Some(match latency {
+        Latency::NotMade => return None,
         Latency::Fixed(us) => (*us as f64, *us as f64),
         Latency::Exponential(mean) => (*mean as f64 * 2_f64.ln(), *mean as f64 * 100_f64.ln()),
         Latency::Lognormal { p50_us, p99_us } => (*p50_us as f64, *p99_us as f64),
@@ -204,15 +207,7 @@ pub fn latency_quantiles(latency: &Latency) -> (f64, f64) {
             let of = |share| at(share).copied().unwrap_or(0) as f64;
             (of(50), of(99))
         }
-    }
-}
-
-/// The program of a chain whose nodes are no part of midflush.
-pub fn chain_program(plan: &Plan) -> Option<&BuildPlan> {
-    match &plan.chain {
-        ChainPlan::Cometbft(cometbft) => Some(&cometbft.build),
-        ChainPlan::Reference(_) => None,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -276,9 +271,10 @@ bench:
 
     #[test]
     fn quantiles_of_what_is_asked() {
-        assert_eq!(latency_quantiles(&Latency::Fixed(500)), (500.0, 500.0));
-        assert_eq!(latency_quantiles(&Latency::Empirical(vec![9, 1, 2])), (2.0, 9.0));
-        let (p50, p99) = latency_quantiles(&Latency::Exponential(1_000));
+        assert_eq!(latency_quantiles(&Latency::Fixed(500)), Some((500.0, 500.0)));
+        assert_eq!(latency_quantiles(&Latency::Empirical(vec![9, 1, 2])), Some((2.0, 9.0)));
+        let (p50, p99) = latency_quantiles(&Latency::Exponential(1_000)).expect("quantiles");
+        assert_eq!(latency_quantiles(&Latency::NotMade), None);
         assert!((p50 - 693.1).abs() < 0.1 && (p99 - 4605.2).abs() < 0.1);
     }
 }

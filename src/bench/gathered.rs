@@ -27,6 +27,9 @@ impl Gathered {
             self.used.blocks += used.blocks;
             self.used.stage_blocks += used.stage_blocks;
             self.used.cpu_us += used.cpu_us;
+            for (store, count) in &used.counts {
+                *self.used.counts.entry(store.clone()).or_default() += count;
+            }
             for (store, counts) in &used.syncs {
                 let into = self.used.syncs.entry(store.clone()).or_default();
                 for (us, count) in counts {
@@ -46,14 +49,17 @@ pub(super) fn cell_result(cell: &Cell, gathered: Gathered) -> CellResult {
     let Gathered { rounds, used } = gathered;
     let over = |blocks: u64, value: f64| if blocks == 0 { 0.0 } else { value / blocks as f64 };
     let a_block = |value: f64| over(used.blocks, value);
-    let count = |counts: &BTreeMap<u64, u64>| counts.values().sum::<u64>();
-    let sum_us = |counts: &BTreeMap<u64, u64>| counts.iter().map(|(us, count)| us * count).sum::<u64>();
-    let latency: BTreeMap<String, LatencyResult> = used
+    // Where only some syncs were timed, their mean stands for all.
+    let sync_ms = |(store, count): (&String, &u64)| {
+        let mean_us = used.syncs.get(store).and_then(|timed| latency(None, timed)).map_or(0.0, |of| of.mean_us);
+        (store.clone(), a_block(*count as f64 * mean_us / 1e3))
+    };
+    let latencies: BTreeMap<String, LatencyResult> = used
         .syncs
         .iter()
         .filter_map(|(store, counts)| Some((store.clone(), latency(asked(cell, store), counts)?)))
         .collect();
-    let inconclusive = latency.iter().find_map(|(store, of)| not_delivered(asked(cell, store)?, store, of));
+    let inconclusive = latencies.iter().find_map(|(store, of)| not_delivered(asked(cell, store)?, store, of));
     CellResult {
         arm: cell.arm.clone(),
         axes: cell.axes.clone(),
@@ -67,21 +73,17 @@ pub(super) fn cell_result(cell: &Cell, gathered: Gathered) -> CellResult {
         rounds,
         blocks_per_s: None,
         ms_per_block: None,
-        syncs_per_block: used
-            .syncs
-            .iter()
-            .map(|(store, counts)| (store.clone(), a_block(count(counts) as f64)))
-            .collect(),
+        syncs_per_block: used.counts.iter().map(|(store, count)| (store.clone(), a_block(*count as f64))).collect(),
         spent: Spent {
             cpu: a_block(used.cpu_us as f64 / 1e3),
-            syncs: used.syncs.iter().map(|(store, of)| (store.clone(), a_block(sum_us(of) as f64 / 1e3))).collect(),
+            syncs: used.counts.iter().map(sync_ms).collect(),
             stages: used
                 .stages
                 .iter()
                 .map(|(stage, seconds)| (stage.clone(), over(used.stage_blocks, seconds * 1e3)))
                 .collect(),
         },
-        latency,
+        latency: latencies,
         inconclusive,
     }
 }
@@ -118,7 +120,7 @@ fn latency(asked: Option<&Latency>, counts: &BTreeMap<u64, u64>) -> Option<Laten
 
 /// Asked but not delivered: figures of this cell are those of another disk.
 fn not_delivered(asked: &Latency, store: &str, of: &LatencyResult) -> Option<String> {
-    let (p50, _) = latency_quantiles(asked);
+    let (p50, _) = latency_quantiles(asked)?;
     let off = (of.p50_us as f64 - p50).abs();
     // Few syncs say nothing about a distribution's median.
     let enough = of.count >= 20 || matches!(asked, Latency::Fixed(_));
@@ -165,6 +167,7 @@ mod tests {
             blocks: 101,
             stage_blocks: 99,
             cpu_us: 50_000,
+            counts: BTreeMap::from([("state.db".to_owned(), 202)]),
             syncs: BTreeMap::from([("state.db".to_owned(), counts(&[(1_000, 200)]))]),
             stages: BTreeMap::from([("save".to_owned(), 0.3)]),
             own_blocks_per_s: None,

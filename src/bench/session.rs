@@ -17,7 +17,7 @@ use crate::agent_client::protocol::{CloneRequest, PinRequest, Signal, SignalRequ
 use crate::agent_client::{Client, ClientErrorKind};
 use crate::chain::{Chain, NodeFiles};
 use crate::engine::{Binding, Build, Engine, Launch, LaunchNode, NodeBinding, Prepared};
-use crate::plan::{BuildPlan, NodePlan, Plan};
+use crate::plan::{NodePlan, Plan};
 use crate::run::{ThroughEngine, archive_files, archive_folder};
 use crate::timeline::Tier;
 
@@ -61,11 +61,7 @@ pub(super) struct Session {
 
 /// What a cell's node is made from.
 pub(super) fn build(chain: &dyn Chain, cell: &Cell) -> Build {
-    match &cell.program {
-        Some(BuildPlan::Binary(path)) => Build::Binary { path: path.into() },
-        Some(BuildPlan::Image(reference)) => Build::Image { reference: reference.clone() },
-        None => chain.build(&cell.plan, cell.node()),
-    }
+    chain.build(&cell.plan, cell.node())
 }
 
 fn peer_name(fixture: usize, peer: &str) -> String {

@@ -12,13 +12,13 @@ use super::run::{cache_folder, quoted, token, watch_signals};
 use super::runs::ResultsArg;
 use super::topology::{find, refused};
 use super::{CliError, Code, chains, say};
-use crate::bench::design::{Cell, Design, chain_program, design};
+use crate::bench::design::{Design, design};
 use crate::bench::report::{self, terminal};
 use crate::bench::result::BenchResult;
 use crate::bench::rounds::{self, Facts};
 use crate::bench::{BenchError, Ground, store};
 use crate::engine::Engine;
-use crate::plan::{BuildPlan, ChainPlan};
+use crate::plan::BuildPlan;
 use crate::topology::bench::{LoadedBench, load};
 
 /// Options of `bench`.
@@ -119,7 +119,7 @@ async fn measure(
     engine: Arc<dyn Engine>,
     stop: &CancellationToken,
 ) -> Result<BenchResult, CliError> {
-    let chain = Arc::from(chains::of(&designed.cells[0].plan)?);
+    let chain = Arc::from(chains::found(&designed.cells[0].plan)?);
     let now = jiff::Timestamp::now();
     let id = format!("{}-{}-{:x}", now.strftime("%Y%m%d-%H%M%S"), loaded.bench.name, std::process::id());
     let folder = store::create(&args.results.results, &id, &loaded.resolved).map_err(failed)?;
@@ -143,13 +143,16 @@ async fn measure(
 
 /// Containers only where a build is an image: they add a network of their own to what is measured.
 async fn engine(args: &Args, designed: &Design) -> Result<(Arc<dyn Engine>, String), CliError> {
-    let image = |cell: &Cell| matches!(cell.program.as_ref().or(chain_program(&cell.plan)), Some(BuildPlan::Image(_)));
-    if args.engine.engine == Choice::Auto && !designed.cells.iter().any(image) {
+    let images = designed.cells.iter().any(|cell| {
+        let mut plan = cell.plan.clone();
+        plan.builds_mut().any(|build| matches!(build, BuildPlan::Image(_)))
+    });
+    if args.engine.engine == Choice::Auto && !images {
         let why = "Engine: process, since no build is an image.";
         return Ok((engines::process(&args.engine)?, why.to_owned()));
     }
     let chosen = engines::choose(&args.engine).await?;
-    if !chosen.engine.capabilities().images && designed.cells.iter().any(image) {
+    if !chosen.engine.capabilities().images && images {
         return Err(CliError::input("an arm is made from an image, which needs `--engine docker`"));
     }
     Ok((chosen.engine, chosen.why))
@@ -159,31 +162,19 @@ async fn engine(args: &Args, designed: &Design) -> Result<(Arc<dyn Engine>, Stri
 fn find_programs(designed: &mut Design, file: &Path) -> Result<(), CliError> {
     let dir = file.parent().unwrap_or(Path::new("."));
     let search = std::env::var_os("PATH");
-    let absolute = |build: &mut BuildPlan| {
-        let BuildPlan::Binary(program) = build else { return Ok(()) };
+    let plans = designed.cells.iter_mut().map(|cell| &mut cell.plan);
+    let plans = plans.chain(designed.fixtures.iter_mut().map(|fixture| &mut fixture.plan));
+    for build in plans.flat_map(|plan| plan.builds_mut()) {
+        let BuildPlan::Binary(program) = build else { continue };
         // What is given on the command line is meant from here.
         let found = find(program, Path::new("."), search.as_deref()).or_else(|| find(program, dir, search.as_deref()));
         let found = found.ok_or_else(|| {
             CliError::input(format!(
-                "there is no program `{program}`; give its path with `--set chain.cometbft.binary=PATH`, in an arm, or with \
+                "there is no program `{program}`; give its path with `--set chain.FAMILY.binary=PATH`, in an arm, or with \
                  `--build NAME=PATH`"
             ))
         })?;
         *program = found.to_string_lossy().into_owned();
-        Ok(())
-    };
-    for cell in &mut designed.cells {
-        if let Some(program) = &mut cell.program {
-            absolute(program)?;
-        }
-        if let ChainPlan::Cometbft(cometbft) = &mut cell.plan.chain {
-            absolute(&mut cometbft.build)?;
-        }
-    }
-    for fixture in &mut designed.fixtures {
-        if let ChainPlan::Cometbft(cometbft) = &mut fixture.plan.chain {
-            absolute(&mut cometbft.build)?;
-        }
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 
-use super::nodes::{disk, only_reference, storage, watch};
+use super::nodes::{consent, disk, only_reference, storage, watch};
 use super::{chain, name, version};
 use crate::topology::bench::{Arm, Bench, FixtureSpec, Limits, Settings, Until, Variant, Window};
 use crate::topology::diagnostic::Problem;
@@ -203,9 +203,10 @@ fn arm(reader: &mut Reader, at: &At, family: Option<&Chain>) -> Option<Arm> {
         Some(at) => disk(reader, &at).map(Some),
     };
     let watched = sync_latency.clone().flatten();
+    consent(reader, &fields, watched.as_ref());
     let watch = fields.get("watch").map_or(Some(None), |at| watch(reader, &at, watched.as_ref()));
     let options = chain::options(reader, &fields);
-    if let (Some(at), Some(Chain::Cometbft(_))) = (fields.get("options"), family) {
+    if let (Some(at), Some(Chain::Cometbft(_) | Chain::Gnoland(_))) = (fields.get("options"), family) {
         only_reference(reader, &at, "`options`");
     }
     let text = |reader: &mut Reader, key: &str| match fields.get(key) {

@@ -129,7 +129,7 @@ fn power(reader: &mut Reader, fields: &Fields, role: Option<Role>, chain: Option
 }
 
 /// Syncs that are not made need consent, as the reference node's own `no-sync` does.
-fn consent(reader: &mut Reader, fields: &Fields, latency: Option<&IndexMap<String, Latency>>) {
+pub(super) fn consent(reader: &mut Reader, fields: &Fields, latency: Option<&IndexMap<String, Latency>>) {
     let none = latency.is_some_and(|latency| latency.values().any(|latency| *latency == Latency::NotMade));
     let given = fields.get("unsafe").is_some_and(|at| *at.tree == Tree::Bool(true));
     if let Some(at) = fields.get("disk").filter(|_| none && !given) {
