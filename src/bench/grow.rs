@@ -71,6 +71,7 @@ fn growing(plan: &Plan) -> Plan {
     match &mut plan.chain {
         ChainPlan::Cometbft(cometbft) => cometbft.block_time_ms = BLOCK_TIME_MS,
         ChainPlan::Gnoland(gnoland) => gnoland.block_time_ms = BLOCK_TIME_MS,
+        ChainPlan::Tenderdash(tenderdash) => tenderdash.block_time_ms = BLOCK_TIME_MS,
         ChainPlan::Reference(reference) => reference.block_time_ms = BLOCK_TIME_MS,
     }
     plan

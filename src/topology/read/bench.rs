@@ -206,7 +206,7 @@ fn arm(reader: &mut Reader, at: &At, family: Option<&Chain>) -> Option<Arm> {
     consent(reader, &fields, watched.as_ref());
     let watch = fields.get("watch").map_or(Some(None), |at| watch(reader, &at, watched.as_ref()));
     let options = chain::options(reader, &fields);
-    if let (Some(at), Some(Chain::Cometbft(_) | Chain::Gnoland(_))) = (fields.get("options"), family) {
+    if let Some(at) = fields.get("options").filter(|_| !matches!(family, None | Some(Chain::Reference(_)))) {
         only_reference(reader, &at, "`options`");
     }
     let text = |reader: &mut Reader, key: &str| match fields.get(key) {
