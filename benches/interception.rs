@@ -67,6 +67,7 @@ fn run(folder: &Path, tier: Tier, rounds: u32, latency: Option<Latency>) -> (f64
     let own = std::env::current_exe().expect("this program");
     let request = StartRequest {
         command: vec![own.to_string_lossy().into_owned()],
+        input: String::new(),
         env: BTreeMap::from([(NODE.to_owned(), rounds.to_string())]),
         tier,
         layout: Layout { stores: vec![store], ..Layout::default() },

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io;
-use std::os::fd::AsFd;
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -57,7 +57,7 @@ pub(crate) struct Process {
     pub(crate) pid: Pid,
     pub(crate) rpc: Option<String>,
     gate: Arc<Mutex<Gate>>,
-    pidfd: Arc<std::os::fd::OwnedFd>,
+    pidfd: Arc<OwnedFd>,
     over: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Process {
 struct Vigil {
     start: u32,
     pid: Pid,
-    pidfd: Arc<std::os::fd::OwnedFd>,
+    pidfd: Arc<OwnedFd>,
     gate: Arc<Mutex<Gate>>,
     changed: Arc<Condvar>,
     over: Arc<AtomicBool>,
@@ -90,6 +90,7 @@ impl Process {
             arguments: request.command.clone(),
             environment: request.env.iter().map(|(key, value)| format!("{key}={value}")).collect(),
             folder: around.folder.to_owned(),
+            input: input(&request.input).map_err(AgentError::io("make the standard input"))?,
             output: writer.into(),
             depth,
         };
@@ -221,6 +222,17 @@ impl Process {
     fn lock(&self) -> MutexGuard<'_, Gate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Standard input with this text, at its beginning; a node's is empty.
+fn input(text: &str) -> io::Result<OwnedFd> {
+    if text.is_empty() {
+        return File::open("/dev/null").map(OwnedFd::from);
+    }
+    let mut file = File::from(rustix::fs::memfd_create("input", rustix::fs::MemfdFlags::CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// The program's path: as it is, below its folder, or found on the node's own path, then on the agent's.

@@ -16,6 +16,7 @@ pub(crate) struct Job {
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: Vec<String>,
     pub(crate) folder: PathBuf,
+    pub(crate) input: OwnedFd,
     pub(crate) output: OwnedFd,
     pub(crate) depth: Option<Depth>,
 }
@@ -40,6 +41,7 @@ impl Spawner {
                     arguments: &job.arguments,
                     environment: &job.environment,
                     folder: &job.folder,
+                    input: &job.input,
                     output: &job.output,
                     depth: job.depth,
                 }));

@@ -87,6 +87,9 @@ pub struct StartRequest {
     pub command: Vec<String>,
     /// Environment, complete: nothing of the agent's own is passed on.
     pub env: BTreeMap<String, String>,
+    /// What it reads from standard input; empty for a node.
+    #[serde(default)]
+    pub input: String,
     /// How much to intercept.
     pub tier: Tier,
     /// The node's stores, relative to home.

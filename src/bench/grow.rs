@@ -16,6 +16,7 @@ use super::design::FixturePlan;
 use super::session::Ground;
 use crate::agent_client::Client;
 use crate::agent_client::protocol::{Signal, SignalRequest, StartRequest};
+use crate::chain::Made;
 use crate::engine::{Launch, LaunchNode, Prepared};
 use crate::plan::{ChainPlan, NodePlan, Plan};
 use crate::run::{ThroughEngine, archive_files};
@@ -71,6 +72,8 @@ fn growing(plan: &Plan) -> Plan {
     match &mut plan.chain {
         ChainPlan::Cometbft(cometbft) => cometbft.block_time_ms = BLOCK_TIME_MS,
         ChainPlan::Gnoland(gnoland) => gnoland.block_time_ms = BLOCK_TIME_MS,
+        ChainPlan::CosmosSdk(cosmos) => cosmos.block_time_ms = BLOCK_TIME_MS,
+        ChainPlan::Custom(custom) => custom.block_time_ms = BLOCK_TIME_MS,
         ChainPlan::Tenderdash(tenderdash) => tenderdash.block_time_ms = BLOCK_TIME_MS,
         ChainPlan::Reference(reference) => reference.block_time_ms = BLOCK_TIME_MS,
     }
@@ -113,13 +116,14 @@ async fn make(
             let node = node.name.clone();
             move |source| BenchError::Agent { node, doing, source }
         };
-        let files = ground.chain.render(plan, &binding, node)?;
+        let files = ground.chain.render(plan, &binding, &Made::new(), node)?;
         let pack = |source| BenchError::Machine { what: "pack a node's files", source };
         let archive = archive_files(&files.files).map_err(pack)?;
         client.put_files(archive).await.map_err(agent("put the files"))?;
         let request = StartRequest {
             command: files.command,
             env: files.env,
+            input: String::new(),
             tier: Tier::None,
             layout: ground.chain.layout(plan, node),
             sync_latency: BTreeMap::new(),
@@ -157,7 +161,7 @@ async fn load(ground: &Ground<'_>, plan: &Plan, fixture: &FixturePlan, clients: 
         }
         (height, moved) = (seen, Instant::now());
         for _ in 0..spec.transactions_per_block {
-            let transaction = ground.chain.transaction(plan, "set", sent, spec.transaction_size)?;
+            let transaction = ground.chain.transaction(plan, &Made::new(), "set", sent, spec.transaction_size)?;
             let target = &clients[usize::try_from(sent).unwrap_or(0) % clients.len()];
             // One that is refused is one fewer: the blocks hold about as many as asked.
             let _taken = target.rpc(&rpc.submit_request(&transaction)).await;

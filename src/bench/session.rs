@@ -15,7 +15,7 @@ use super::fixture::{self, Data, Known};
 use super::link::Links;
 use crate::agent_client::protocol::{CloneRequest, PinRequest, Signal, SignalRequest, StartRequest};
 use crate::agent_client::{Client, ClientErrorKind};
-use crate::chain::{Chain, NodeFiles};
+use crate::chain::{Chain, Made, NodeFiles};
 use crate::engine::{Binding, Build, Engine, Launch, LaunchNode, NodeBinding, Prepared};
 use crate::plan::{NodePlan, Plan};
 use crate::run::{ThroughEngine, archive_files, archive_folder};
@@ -194,7 +194,7 @@ impl Session {
         binding: &Binding,
         node: &NodePlan,
     ) -> Result<NodeFiles, BenchError> {
-        let files = self.chain.render(plan, binding, node)?;
+        let files = self.chain.render(plan, binding, &Made::new(), node)?;
         let archive = archive_files(&files.files)
             .map_err(|source| BenchError::Machine { what: "pack a node's files", source })?;
         let failed = |source| BenchError::Agent { node: name.to_owned(), doing: "put the files", source };
@@ -219,6 +219,7 @@ impl Session {
         let request = StartRequest {
             command: files.command,
             env: files.env,
+            input: String::new(),
             tier,
             sync_latency: latency.collect(),
             layout,

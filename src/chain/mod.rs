@@ -4,11 +4,14 @@
 //! connection or starts a process: effects are the engine's, the agent's and the run's.
 
 pub mod cometbft;
+pub mod cosmos_sdk;
+pub mod custom;
 mod ed25519;
 pub mod gnoland;
 mod journal;
 mod marks;
 mod metrics;
+mod patch;
 mod program;
 pub mod reference;
 mod rpc;
@@ -78,6 +81,35 @@ pub struct Stages {
     pub seconds: BTreeMap<String, f64>,
 }
 
+/// What a family's own command line makes once, before any node starts; kept by `key` and the build's digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetUp {
+    /// Digest over everything that the outcome depends on beside the program itself.
+    pub key: String,
+    /// Whose program runs the steps.
+    pub build: Build,
+    /// Files that are there before the first step, by path below the working folder.
+    pub files: BTreeMap<String, FileContents>,
+    /// In order; one that fails ends the set-up.
+    pub steps: Vec<Step>,
+    /// Files that are kept, by path below the working folder. One that no step made is an error.
+    pub keep: Vec<String>,
+}
+
+/// One command of a set-up, run in the folder that all of its steps share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Arguments of the program.
+    pub arguments: Vec<String>,
+    /// The same in the spelling of other versions, tried where the program does not know the first.
+    pub or: Option<Vec<String>>,
+    /// What it reads from standard input.
+    pub input: String,
+}
+
+/// What a set-up made, by path below its working folder; empty for families without one.
+pub type Made = BTreeMap<String, Vec<u8>>;
+
 /// A family could not do what the plan asks, or a node's answer or file makes no sense to it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -120,8 +152,11 @@ pub trait Chain: Send + Sync {
     /// The node's stores, the order of one flush, and how its output is read.
     fn layout(&self, plan: &Plan, node: &NodePlan) -> Layout;
 
-    /// Files and command. Pure: the same plan and binding give the same bytes.
-    fn render(&self, plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<NodeFiles, ChainError>;
+    /// What the node's own command line makes once before any node starts; `None` where the plan makes everything.
+    fn set_up(&self, plan: &Plan) -> Result<Option<SetUp>, ChainError>;
+
+    /// Files and command. Pure: the same plan, binding and outcome of the set-up give the same bytes.
+    fn render(&self, plan: &Plan, binding: &Binding, made: &Made, node: &NodePlan) -> Result<NodeFiles, ChainError>;
 
     /// The chain to start from, where the plan asks for built blocks.
     fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError>;
@@ -158,7 +193,7 @@ pub trait Chain: Send + Sync {
     fn event_height(&self, line: &[u8]) -> Result<Option<u64>, ChainError>;
 
     /// The n-th transaction of the load, `size` bytes where the kind allows it.
-    fn transaction(&self, plan: &Plan, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError>;
+    fn transaction(&self, plan: &Plan, made: &Made, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError>;
 }
 
 /// How one family's RPC is asked and read. Requests are paths with query, answered through the agent's relay.

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::engine::Build;
-use crate::plan::BuildPlan;
+use crate::plan::{BuildPlan, Plan};
 
 /// What an engine makes a node from.
 pub(super) fn build(plan: &BuildPlan) -> Build {
@@ -15,6 +15,11 @@ pub(super) fn build(plan: &BuildPlan) -> Build {
         BuildPlan::Binary(program) => Build::Binary { path: on_path(program, std::env::var_os("PATH").as_deref()) },
         BuildPlan::Image(reference) => Build::Image { reference: reference.clone() },
     }
+}
+
+/// What the first node is made from: a set-up needs a build that is made ready anyway.
+pub(super) fn first(plan: &Plan, of_chain: &BuildPlan) -> Build {
+    build(plan.nodes.first().map_or(of_chain, |node| node.made_from(of_chain)))
 }
 
 /// A program's name without a folder, looked up as a shell does; anything else, and what is not found, stays as it is: the

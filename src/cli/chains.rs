@@ -2,6 +2,8 @@
 
 use super::CliError;
 use crate::chain::cometbft::Cometbft;
+use crate::chain::cosmos_sdk::CosmosSdk;
+use crate::chain::custom::Custom;
 use crate::chain::gnoland::Gnoland;
 use crate::chain::reference::Reference;
 use crate::chain::tenderdash::Tenderdash;
@@ -19,6 +21,8 @@ pub(crate) fn of(plan: &Plan) -> Result<Box<dyn Chain>, CliError> {
         ChainPlan::Cometbft(_) => Box::new(Cometbft::new()),
         ChainPlan::Gnoland(_) => Box::new(Gnoland::default()),
         ChainPlan::Tenderdash(_) => Box::new(Tenderdash),
+        ChainPlan::CosmosSdk(_) => Box::new(CosmosSdk),
+        ChainPlan::Custom(_) => Box::new(Custom),
     })
 }
 
@@ -26,7 +30,9 @@ pub(crate) fn of(plan: &Plan) -> Result<Box<dyn Chain>, CliError> {
 pub(crate) fn found(plan: &Plan) -> Result<Box<dyn Chain>, CliError> {
     let refused = |error: ChainError| CliError::input(format!("failed to {error}"));
     Ok(match &plan.chain {
-        ChainPlan::Reference(_) | ChainPlan::Tenderdash(_) => return of(plan),
+        ChainPlan::Reference(_) | ChainPlan::Tenderdash(_) | ChainPlan::CosmosSdk(_) | ChainPlan::Custom(_) => {
+            return of(plan);
+        }
         ChainPlan::Cometbft(_) => Box::new(Cometbft::for_plan(plan).map_err(refused)?),
         ChainPlan::Gnoland(_) => Box::new(Gnoland::for_plan(plan).map_err(refused)?),
     })
@@ -41,6 +47,7 @@ pub(crate) fn layouts() -> Vec<(String, Layout)> {
         ("cometbft:e2e".to_owned(), e2e),
         ("gnoland".to_owned(), Gnoland::known_layout()),
         ("tenderdash".to_owned(), Tenderdash::known_layout()),
+        ("cosmos-sdk".to_owned(), CosmosSdk::known_layout()),
     ];
     for storage in [None, Some("per-block"), Some("single-flush"), Some("deferred"), Some("no-sync")] {
         let name = storage.map_or_else(|| "reference".to_owned(), |storage| format!("reference:{storage}"));

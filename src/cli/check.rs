@@ -102,6 +102,14 @@ fn chain(plan: &Plan) -> String {
             let (build, app, every) = (build(&cometbft.build), &cometbft.app, span(cometbft.block_time_ms));
             format!("cometbft, {app} on {}, {build}, a block every {every} or more", cometbft.database)
         }
+        ChainPlan::Custom(custom) => {
+            let stores: Vec<&str> = custom.layout.stores.iter().map(|store| store.name.as_str()).collect();
+            format!("custom, {}, stores {}", build(&custom.build), stores.join(" "))
+        }
+        ChainPlan::CosmosSdk(cosmos) => {
+            let (build, every) = (build(&cosmos.build), span(cosmos.block_time_ms));
+            format!("cosmos-sdk, {build}, stake in {}, a block every {every} or more", cosmos.denom)
+        }
     };
     if plan.built_blocks > 0 {
         let _ = write!(words, ", on top of {} built blocks", plan.built_blocks);

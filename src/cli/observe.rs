@@ -136,6 +136,7 @@ fn families(name: &str) -> Result<Vec<(String, Layout)>, CliError> {
 fn request(args: &Args) -> StartRequest {
     StartRequest {
         command: args.command.clone(),
+        input: String::new(),
         env: std::env::vars().collect(),
         tier: Tier::Record,
         layout: Layout::default(),

@@ -91,7 +91,8 @@ impl Planned {
     fn check_layout(&self) -> Result<(), CliError> {
         let layout = |node: &NodePlan| (node.name.clone(), self.chain.layout(&self.plan, node));
         let layouts: BTreeMap<String, Layout> = self.plan.nodes.iter().map(layout).collect();
-        let problems = plan::check_layout(&self.loaded.topology, &self.plan, &layouts);
+        let mut problems = plan::check_layout(&self.loaded.topology, &self.plan, &layouts);
+        problems.extend(plan::template::check_templates(&self.plan));
         if problems.is_empty() { Ok(()) } else { Err(refused(&Problems::new(&self.loaded.source, problems))) }
     }
 }

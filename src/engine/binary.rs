@@ -1,9 +1,11 @@
 //! Programs on this machine: whether they can run where they are to run, and what they are made of.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
@@ -46,12 +48,12 @@ impl Machine {
 }
 
 /// What a program file says about itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Elf {
     /// Processor family.
     pub machine: Machine,
-    /// It asks for a dynamic loader, which an empty image does not have.
-    pub dynamic: bool,
+    /// The dynamic loader that it asks for, which an empty image does not have.
+    pub loader: Option<PathBuf>,
 }
 
 /// Checks that `path` is an executable Linux program for `machine`.
@@ -98,6 +100,8 @@ pub(crate) fn digest(path: &Path) -> Result<String, EngineError> {
 }
 
 const PT_INTERP: u32 = 3;
+/// Longest path that is read.
+const PATH_MAX: u64 = 4096;
 
 /// Reads the header of a 64-bit little-endian ELF file; both supported processors are that.
 fn parse(mut file: impl Read + Seek) -> Result<Elf, String> {
@@ -117,15 +121,24 @@ fn parse(mut file: impl Read + Seek) -> Result<Elf, String> {
     };
     let table = u64::from_le_bytes(header[32..40].try_into().expect("eight bytes"));
     let (size, count) = (word(54), word(56));
-    let mut dynamic = false;
+    let mut loader = None;
     for index in 0..u64::from(count) {
-        let mut kind = [0u8; 4];
+        let mut entry = [0u8; 56];
         file.seek(SeekFrom::Start(table + index * u64::from(size)))
-            .and_then(|_| file.read_exact(&mut kind))
+            .and_then(|_| file.read_exact(&mut entry))
             .map_err(|_| "its program headers are cut off".to_owned())?;
-        dynamic |= u32::from_le_bytes(kind) == PT_INTERP;
+        let number = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("eight bytes"));
+        if entry[..4] == PT_INTERP.to_le_bytes() {
+            let (offset, length) = (number(8), number(32).min(PATH_MAX));
+            let mut name = vec![0; usize::try_from(length).unwrap_or_default()];
+            file.seek(SeekFrom::Start(offset))
+                .and_then(|_| file.read_exact(&mut name))
+                .map_err(|_| "the name of its loader is cut off".to_owned())?;
+            name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
+            loader = Some(PathBuf::from(OsString::from_vec(name)));
+        }
     }
-    Ok(Elf { machine, dynamic })
+    Ok(Elf { machine, loader })
 }
 
 #[cfg(test)]
@@ -155,17 +168,20 @@ mod tests {
 
     #[test]
     fn a_program_with_a_loader_is_dynamic() {
-        let mut image = vec![0u8; 64 + 56];
+        let mut image = vec![0u8; 64 + 56 + 4];
         image[..6].copy_from_slice(b"\x7fELF\x02\x01");
         image[18] = 62;
         image[32] = 64;
         image[54] = 56;
         image[56] = 1;
         image[64] = 1;
-        assert_eq!(parse(Cursor::new(&image)), Ok(Elf { machine: Machine::X86_64, dynamic: false }));
+        assert_eq!(parse(Cursor::new(&image)), Ok(Elf { machine: Machine::X86_64, loader: None }));
         image[64] = 3;
-        assert_eq!(parse(Cursor::new(&image)), Ok(Elf { machine: Machine::X86_64, dynamic: true }));
-        assert!(parse(Cursor::new(&image[..80])).is_ok() && parse(Cursor::new(&image[..60])).is_err());
+        image[64 + 8] = 120;
+        image[64 + 32] = 4;
+        image[120..].copy_from_slice(b"/ld\0");
+        assert_eq!(parse(Cursor::new(&image)), Ok(Elf { machine: Machine::X86_64, loader: Some("/ld".into()) }));
+        assert!(parse(Cursor::new(&image[..80])).is_err() && parse(Cursor::new(&image[..60])).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod binary;
 pub mod docker;
 pub mod leftovers;
+mod libraries;
 mod owner;
 mod probe;
 #[cfg(target_os = "linux")]

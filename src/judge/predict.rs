@@ -157,11 +157,12 @@ fn progress(commit: &Commit, index: usize, reached: Option<usize>, landed: &Land
     let here = is_here(commit, landed);
     let Some(sync) = commit.sync else {
         let later = reached.is_some_and(|reached| reached > index);
-        return match (later, done.writes) {
-            (true, 0) => Progress::Buffered,
-            (true, _) => Progress::Written,
-            (false, 0) => Progress::NotBegun,
-            (false, _) => unfinished(landed, here),
+        // Its syncs may differ from block to block, so they tell no more than that something was written.
+        return match (later, done.writes > 0 || done.syncs > 0) {
+            (true, false) => Progress::Buffered,
+            (true, true) => Progress::Written,
+            (false, false) => Progress::NotBegun,
+            (false, true) => unfinished(landed, here),
         };
     };
     if done.syncs >= sync || (here && landed.write.is_none()) {
@@ -247,6 +248,18 @@ mod tests {
     }
 
     const FIRST: Option<WriteAt> = Some(WriteAt::First);
+
+    #[test]
+    fn an_application_that_syncs_now_and_then_counts_as_written() {
+        let at = |at, done: &[(&str, u32, u32)]| heights(predict(&landed(at, 1, done), &comet()))[0];
+        let (old, new) = (1411, 1412);
+        let state = ("state.db", Some(2), FIRST, Phase::Before);
+        assert_eq!(at(state, &[("application.db", 2, 0)]), Exactly(new));
+        let before = ("application.db", None, FIRST, Phase::Before);
+        assert_eq!(at(before, &[("application.db", 0, 0)]), Exactly(old));
+        let between = ("application.db", None, Some(WriteAt::Nth(17)), Phase::Before);
+        assert_eq!(at(between, &[("application.db", 1, 0)]), Either(old, new));
+    }
 
     #[test]
     fn a_deferred_window_is_lost_store_by_store() {

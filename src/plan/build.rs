@@ -5,10 +5,10 @@ use rand::{Rng, RngExt};
 
 use super::draw::{Purpose, delay_ms, stream};
 use super::{
-    BuildPlan, ChainPlan, CometbftPlan, GnolandPlan, LoadPlan, NodePlan, Plan, ReferencePlan, StartAt, TenderdashPlan,
-    faults::faults, graph,
+    BuildPlan, ChainPlan, CometbftPlan, CosmosSdkPlan, CustomPlan, GnolandPlan, LoadPlan, NodePlan, Plan,
+    ReferencePlan, StartAt, TenderdashPlan, faults::faults, graph,
 };
-use crate::topology::{Chain, Group, Problem, Start, Topology};
+use crate::topology::{self, Chain, Group, Problem, Start, Topology};
 
 /// Earliest genesis: 2025-01-01T00:00:00Z. Long past, so that no chain begins in the future of its nodes.
 const GENESIS_FIRST: i64 = 1_735_689_600;
@@ -66,6 +66,13 @@ fn genesis_time(rng: &mut impl Rng) -> String {
     (first + after).to_string()
 }
 
+fn build_of(build: &topology::Build) -> BuildPlan {
+    match build {
+        topology::Build::Binary(path) => BuildPlan::Binary(path.clone()),
+        topology::Build::Image(reference) => BuildPlan::Image(reference.clone()),
+    }
+}
+
 fn chain(chain: &Chain) -> ChainPlan {
     match chain {
         Chain::Reference(reference) => ChainPlan::Reference(ReferencePlan {
@@ -92,6 +99,26 @@ fn chain(chain: &Chain) -> ChainPlan {
             block_time_ms: tenderdash.block_time_ms,
             build: made_from(tenderdash.binary.as_ref(), tenderdash.image.as_ref(), TENDERDASH_BINARY),
         }),
+        Chain::CosmosSdk(cosmos) => ChainPlan::CosmosSdk(CosmosSdkPlan {
+            build: build_of(&cosmos.build),
+            denom: cosmos.denom.clone(),
+            block_time_ms: cosmos.block_time_ms,
+            stake_per_power: cosmos.stake_per_power,
+            genesis: cosmos.genesis.clone(),
+            config: cosmos.config.clone(),
+            arguments: cosmos.arguments.clone(),
+        }),
+        Chain::Custom(custom) => ChainPlan::Custom(Box::new(CustomPlan {
+            build: build_of(&custom.build),
+            block_time_ms: custom.block_time_ms,
+            command: custom.command.clone(),
+            env: custom.env.clone(),
+            files: custom.files.clone(),
+            changes: custom.changes.clone(),
+            set_up: custom.set_up.clone(),
+            transaction: custom.transaction.clone(),
+            layout: custom.layout.clone(),
+        })),
     }
 }
 

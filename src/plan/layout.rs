@@ -113,7 +113,7 @@ fn numbers(node: &str, address: &Address, commits: &[Option<u32>], path: &Path) 
     let last = commits.iter().flatten().max();
     match (address.sync, last) {
         (Some(_), None) => {
-            let title = format!("`{node}` writes `{store}` in a flush and never syncs it");
+            let title = format!("`{node}` ends no part of a flush with a sync of `{store}`");
             let write = address.write.map_or_else(|| "first".to_owned(), |write| write.to_string());
             let help =
                 format!("leave `sync` out and aim at a write: `{{ store: {store}, write: {write}, phase: before }}`");

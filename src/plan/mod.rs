@@ -6,6 +6,7 @@ mod draw;
 mod faults;
 mod graph;
 mod layout;
+pub mod template;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,8 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::timeline::{Expect, FaultId, FaultSetup, Latency, Role, Tier};
+use crate::timeline::{Expect, FaultId, FaultSetup, Latency, Layout, Role, Tier};
+pub use crate::topology::{CustomSetUp, CustomStep};
 
 /// Everything that a run does, apart from what only the machine knows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +61,10 @@ pub enum ChainPlan {
     Gnoland(GnolandPlan),
     /// Tenderdash with a built-in application.
     Tenderdash(TenderdashPlan),
+    /// A chain made with the Cosmos SDK.
+    CosmosSdk(CosmosSdkPlan),
+    /// A family that the topology describes.
+    Custom(Box<CustomPlan>),
 }
 
 impl ChainPlan {
@@ -69,6 +75,8 @@ impl ChainPlan {
             Self::Cometbft(plan) => Some(&mut plan.build),
             Self::Gnoland(plan) => Some(&mut plan.build),
             Self::Tenderdash(plan) => Some(&mut plan.build),
+            Self::CosmosSdk(plan) => Some(&mut plan.build),
+            Self::Custom(plan) => Some(&mut plan.build),
         }
     }
 }
@@ -98,6 +106,48 @@ pub struct CometbftPlan {
     pub block_time_ms: u64,
     /// Program on this machine or image reference.
     pub build: BuildPlan,
+}
+
+/// Options of a chain made with the Cosmos SDK.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CosmosSdkPlan {
+    /// Program on this machine or image reference.
+    pub build: BuildPlan,
+    /// Denomination of stake and fees.
+    pub denom: String,
+    /// `timeout_commit` in milliseconds.
+    pub block_time_ms: u64,
+    /// Base units that are bonded for one unit of voting power.
+    pub stake_per_power: u64,
+    /// Changes of the genesis: path → value.
+    pub genesis: BTreeMap<String, serde_json::Value>,
+    /// Changes of `config.toml` and `app.toml`: file → path → value.
+    pub config: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
+    /// Further arguments of `start`.
+    pub arguments: Vec<String>,
+}
+
+/// A node family that the topology describes; templates as written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CustomPlan {
+    /// Program on this machine or image reference.
+    pub build: BuildPlan,
+    /// Time between blocks in milliseconds, for templates.
+    pub block_time_ms: u64,
+    /// Arguments of the program.
+    pub command: Vec<String>,
+    /// Environment beside `HOME`.
+    pub env: BTreeMap<String, String>,
+    /// Files by path below the node's home.
+    pub files: BTreeMap<String, String>,
+    /// Changes of what the set-up made: file → path → value.
+    pub changes: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
+    /// What the program makes once, before any node starts.
+    pub set_up: Option<CustomSetUp>,
+    /// A transaction of the load.
+    pub transaction: Option<String>,
+    /// Stores, order of the flush, and how the output is read.
+    pub layout: Layout,
 }
 
 /// Options of a gnoland chain.

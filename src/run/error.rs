@@ -50,6 +50,12 @@ pub enum RunError {
         /// Why not, with the command's last lines.
         reason: String,
     },
+    /// The node's own command line could not set up the chain.
+    #[error("failed to set up the chain with the node's own command line: {reason}")]
+    SetUp {
+        /// Why not: the command, how it ended, and its last lines.
+        reason: String,
+    },
     /// The machine cannot do what the plan needs; found before any node starts.
     #[error("aim faults at `{node}`, which this machine cannot: {reason}")]
     CannotIntercept {

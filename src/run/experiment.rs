@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::dispatcher::{Dispatcher, Observer, Told, Witness};
 use super::settle::Settled;
-use super::testnet::Testnet;
+use super::testnet::{Grounds, Testnet};
 use super::unit::{ORDERS, Order};
-use super::{RunError, collect, fixture, setup};
-use crate::chain::Chain;
+use super::{RunError, collect, fixture, made, setup};
+use crate::chain::{Chain, Made};
 use crate::engine::{Build, Engine, Prepared};
 use crate::plan::Plan;
 use crate::results::RunFolder;
@@ -205,8 +205,9 @@ impl Phases {
             }
             Err(source) => return Err(RunError::Chain { node: "every validator".to_owned(), source }),
         };
+        let grounds = Grounds { fixture, made: Arc::new(self.made(&prepared, &cancel).await?) };
         let launched = tokio::select! {
-            launched = Testnet::launch(&self.experiment, &prepared, fixture, &self.witness, self.clock) => launched,
+            launched = Testnet::launch(&self.experiment, &prepared, grounds, &self.witness, self.clock) => launched,
             () = cancel.cancelled() => Err(RunError::Interrupted),
         };
         let mut testnet = launched?;
@@ -214,6 +215,15 @@ impl Phases {
         self.witness.send(Told::Go).await;
         self.stay().await;
         Ok(testnet)
+    }
+
+    /// What the node's own command line makes, where the family needs it.
+    async fn made(&self, prepared: &BTreeMap<Build, Prepared>, cancel: &CancellationToken) -> Result<Made, RunError> {
+        let wanted = self.experiment.chain.set_up(&self.experiment.plan);
+        let wanted = wanted.map_err(|source| RunError::Chain { node: "every node".to_owned(), source })?;
+        let Some(wanted) = wanted else { return Ok(Made::new()) };
+        let digest = prepared.get(&wanted.build).map(|prepared| prepared.digest.clone()).unwrap_or_default();
+        made::made(&self.experiment, &wanted, &digest, cancel).await
     }
 
     async fn prepare(&self) -> Result<BTreeMap<Build, Prepared>, RunError> {

@@ -38,7 +38,7 @@ pub(crate) async fn ready(cache: &Path, fixture: &Fixture, cancel: &Cancellation
     Ok(done)
 }
 
-async fn lock(cache: &Path, key: &str, cancel: &CancellationToken) -> Result<fs::File, RunError> {
+pub(super) async fn lock(cache: &Path, key: &str, cancel: &CancellationToken) -> Result<fs::File, RunError> {
     let path = cache.join(format!("{key}.lock"));
     let fail = |reason: String| RunError::Fixture { folder: path.clone(), reason };
     let file = fs::File::create(&path).map_err(|e| fail(e.to_string()))?;

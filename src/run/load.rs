@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::dispatcher::Witness;
 use crate::agent_client::Client;
-use crate::chain::Chain;
+use crate::chain::{Chain, Made};
 use crate::plan::{LoadPlan, Plan};
 use crate::timeline::Event;
 
@@ -26,6 +26,7 @@ pub(super) async fn load(
     plan: Arc<Plan>,
     load: LoadPlan,
     chain: Arc<dyn Chain>,
+    made: Arc<Made>,
     targets: Vec<Arc<Client>>,
     witness: Witness,
     cancel: CancellationToken,
@@ -48,7 +49,7 @@ pub(super) async fn load(
                 let target = &targets[(totals.submitted % targets.len() as u64) as usize];
                 let sent = tokio::select! {
                     () = cancel.cancelled() => break,
-                    sent = offer(&plan, chain.as_ref(), target, kind, totals.submitted, load.size) => sent,
+                    sent = offer(&plan, chain.as_ref(), &made, target, kind, totals.submitted, load.size) => sent,
                 };
                 totals.count(sent);
             },
@@ -57,8 +58,8 @@ pub(super) async fn load(
     witness.tell_run(totals.event()).await;
 }
 
-async fn offer(plan: &Plan, chain: &dyn Chain, target: &Client, kind: &str, n: u64, size: usize) -> bool {
-    let Ok(transaction) = chain.transaction(plan, kind, n, size) else { return false };
+async fn offer(plan: &Plan, chain: &dyn Chain, made: &Made, target: &Client, kind: &str, n: u64, size: usize) -> bool {
+    let Ok(transaction) = chain.transaction(plan, made, kind, n, size) else { return false };
     match target.rpc(&chain.rpc().submit_request(&transaction)).await {
         Ok(answer) => chain.rpc().submitted(&answer.body),
         Err(_) => false,

@@ -12,6 +12,7 @@ mod error;
 mod experiment;
 mod fixture;
 mod load;
+mod made;
 mod progress;
 mod published;
 mod sampler;

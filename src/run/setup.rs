@@ -7,7 +7,7 @@ use crate::timeline::{NodeSetup, Setup};
 /// What a verdict depends on, taken from the plan and the node family.
 pub fn setup(plan: &Plan, chain: &dyn Chain) -> Setup {
     Setup {
-        family: family(&plan.chain).to_owned(),
+        family: self::family(&plan.chain).to_owned(),
         chain_id: plan.chain_id.clone(),
         initial_height: plan.initial_height,
         built_blocks: plan.built_blocks,
@@ -37,5 +37,7 @@ pub fn family(chain: &ChainPlan) -> &'static str {
         ChainPlan::Cometbft(_) => "cometbft",
         ChainPlan::Gnoland(_) => "gnoland",
         ChainPlan::Tenderdash(_) => "tenderdash",
+        ChainPlan::CosmosSdk(_) => "cosmos-sdk",
+        ChainPlan::Custom(_) => "custom",
     }
 }

@@ -17,7 +17,7 @@ use super::unit::{Order, Unit, UnitParts, Upgraded, keep_log, tier};
 use super::{RunError, load, sampler};
 use crate::agent_client::protocol::Hello;
 use crate::agent_client::{ByteStream, Client, Dial};
-use crate::chain::{FileContents, NodeFiles, Rpc};
+use crate::chain::{FileContents, Made, NodeFiles, Rpc};
 use crate::engine::{Binding, Build, Engine, Launch, LaunchNode, Prepared};
 use crate::plan::NodePlan;
 use crate::results::{Document, RunFolder};
@@ -30,6 +30,15 @@ const AT_ONCE: usize = 8;
 pub(super) struct Testnet {
     nodes: Vec<Live>,
     binding: Binding,
+    made: Arc<Made>,
+}
+
+/// What was made before the nodes.
+pub(super) struct Grounds {
+    /// A folder on this machine and the path below home that it becomes, for nodes that hold the built blocks.
+    pub(super) fixture: Option<(PathBuf, String)>,
+    /// What the node's own command line made.
+    pub(super) made: Arc<Made>,
 }
 
 /// One node with its agent.
@@ -65,11 +74,10 @@ impl Dial for ThroughEngine {
 
 impl Testnet {
     /// Starts the agents, checks what they can do, and puts every node's files in place.
-    /// `fixture` is a folder on this machine and the path below home that it becomes, for nodes that hold the built blocks.
     pub(super) async fn launch(
         experiment: &Experiment,
         prepared: &BTreeMap<Build, Prepared>,
-        fixture: Option<(PathBuf, String)>,
+        grounds: Grounds,
         witness: &Witness,
         clock: Instant,
     ) -> Result<Self, RunError> {
@@ -89,16 +97,16 @@ impl Testnet {
             .await
             .map_err(|source| RunError::Engine { doing: "launch the agents".to_owned(), source })?;
         experiment.folder.write(Document::Binding, &binding)?;
-        let built = match fixture {
+        let built = match grounds.fixture {
             None => None,
             Some((folder, into)) => Some(archive_folder(&folder, &into).await?),
         };
         let nodes = stream::iter(plan.nodes.clone())
-            .map(|node| live(experiment, prepared, &binding, node, built.clone(), clock))
+            .map(|node| live(experiment, prepared, &binding, node, (built.clone(), &grounds.made), clock))
             .buffered(AT_ONCE)
             .try_collect::<Vec<_>>()
             .await?;
-        let testnet = Self { nodes, binding };
+        let testnet = Self { nodes, binding, made: grounds.made };
         testnet.tell_places(witness).await;
         testnet.check_interception(experiment, witness).await?;
         Ok(testnet)
@@ -179,7 +187,8 @@ impl Testnet {
             let validators = self.nodes.iter().filter(|n| n.plan.role == Role::Validator);
             let targets: Vec<_> = validators.map(|n| Arc::clone(&n.client)).collect();
             let (plan, chain) = (Arc::clone(&experiment.plan), Arc::clone(&experiment.chain));
-            tasks.spawn(load::load(plan, wanted, chain, targets, witness.clone(), ends.looking.clone()));
+            let made = Arc::clone(&self.made);
+            tasks.spawn(load::load(plan, wanted, chain, made, targets, witness.clone(), ends.looking.clone()));
         }
     }
 
@@ -222,7 +231,7 @@ async fn live(
     prepared: &BTreeMap<Build, Prepared>,
     binding: &Binding,
     node: NodePlan,
-    built: Option<Bytes>,
+    (built, made): (Option<Bytes>, &Made),
     clock: Instant,
 ) -> Result<Live, RunError> {
     let name = node.name.clone();
@@ -242,9 +251,9 @@ async fn live(
     let offset = i64::try_from(middle_us).unwrap_or(i64::MAX) - i64::try_from(hello.clock_us).unwrap_or(i64::MAX);
     let files = experiment
         .chain
-        .render(&experiment.plan, binding, &node)
+        .render(&experiment.plan, binding, made, &node)
         .map_err(|source| RunError::Chain { node: node.name.clone(), source })?;
-    let upgrades = upgrades(experiment, prepared, binding, &node)?;
+    let upgrades = upgrades(experiment, prepared, binding, made, &node)?;
     let archive = archive_files(&files.files).map_err(|e| RunError::Archive { what: e.to_string() })?;
     if let (Some(built), true) = (built, node.holds_built) {
         client.put_files(built).await.map_err(failed("put the built chain"))?;
@@ -270,16 +279,17 @@ fn upgrades(
     experiment: &Experiment,
     prepared: &BTreeMap<Build, Prepared>,
     binding: &Binding,
+    made: &Made,
     node: &NodePlan,
 ) -> Result<BTreeMap<FaultId, Upgraded>, RunError> {
     let Experiment { plan, chain, .. } = experiment;
     let upgrade = |(fault, after): (FaultId, NodePlan)| {
         let mut binding = binding.clone();
-        let made = prepared.get(&chain.build(plan, &after));
-        if let (Some(place), Some(made)) = (binding.nodes.get_mut(&node.name), made) {
-            (place.program, place.env) = (made.program.clone(), made.env.clone());
+        let ready = prepared.get(&chain.build(plan, &after));
+        if let (Some(place), Some(ready)) = (binding.nodes.get_mut(&node.name), ready) {
+            (place.program, place.env) = (ready.program.clone(), ready.env.clone());
         }
-        let files = chain.render(plan, &binding, &after);
+        let files = chain.render(plan, &binding, made, &after);
         let files = files.map_err(|source| RunError::Chain { node: node.name.clone(), source })?;
         Ok((fault, Upgraded { files, layout: chain.layout(plan, &after) }))
     };

@@ -240,6 +240,7 @@ impl Unit {
         let request = StartRequest {
             command: parts.files.command.clone(),
             env: parts.files.env.clone(),
+            input: String::new(),
             tier: parts.tier,
             layout: parts.layout.clone(),
             sync_latency: latencies(&parts.node, &parts.layout),

@@ -32,6 +32,8 @@ pub struct Program<'a> {
     pub environment: &'a [String],
     /// Working folder.
     pub folder: &'a Path,
+    /// Becomes its standard input.
+    pub input: &'a OwnedFd,
     /// Becomes its standard output and error.
     pub output: &'a OwnedFd,
     /// How much is told; `None` installs no filter.
@@ -77,8 +79,8 @@ struct Prepared {
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
     folder: CString,
+    input: RawFd,
     output: RawFd,
-    null: RawFd,
     report: RawFd,
     filter: Option<Vec<libc::sock_filter>>,
 }
@@ -90,7 +92,6 @@ pub fn launch(program: &Program<'_>) -> Result<Running, LaunchError> {
     let texts = |list: &[String]| list.iter().map(|t| text(OsStr::new(t))).collect::<Result<Vec<_>, _>>();
     let (arguments, environment) = (texts(program.arguments)?, texts(program.environment)?);
     let pointers = |list: &[CString]| list.iter().map(|t| t.as_ptr()).chain([std::ptr::null()]).collect();
-    let null = std::fs::File::open("/dev/null").map_err(failed("open /dev/null"))?;
     let (ours, theirs) = rustix::net::socketpair(
         rustix::net::AddressFamily::UNIX,
         rustix::net::SocketType::SEQPACKET,
@@ -104,8 +105,8 @@ pub fn launch(program: &Program<'_>) -> Result<Running, LaunchError> {
         argv: pointers(&arguments),
         envp: pointers(&environment),
         folder: text(program.folder.as_os_str())?,
+        input: program.input.as_raw_fd(),
         output: program.output.as_raw_fd(),
-        null: null.as_raw_fd(),
         report: theirs.as_raw_fd(),
         filter: program.depth.map(filter::program),
     };
@@ -172,7 +173,7 @@ unsafe fn child(prepared: &Prepared) -> ! {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-        if libc::dup2(prepared.null, 0) < 0 || libc::dup2(prepared.output, 1) < 0 || libc::dup2(prepared.output, 2) < 0
+        if libc::dup2(prepared.input, 0) < 0 || libc::dup2(prepared.output, 1) < 0 || libc::dup2(prepared.output, 2) < 0
         {
             give_up(prepared.report, 1);
         }
@@ -295,14 +296,15 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_an_error_of_exec() {
-        let output = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let path = Path::new("/no/such/program");
         let program = Program {
             path,
             arguments: &["program".to_owned()],
             environment: &[],
             folder: Path::new("/"),
-            output: &output,
+            input: &null,
+            output: &null,
             depth: Some(Depth::Syncs),
         };
         let error = launch(&program).unwrap_err();

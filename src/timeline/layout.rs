@@ -28,7 +28,8 @@ pub struct Store {
 pub struct Commit {
     /// The store it goes to.
     pub store: String,
-    /// The sync of that store that ends it, from 1; `None` where it is written and never synced.
+    /// The sync of that store that ends it, from 1; `None` where it is written and never synced, or synced a number of
+    /// times that differs from block to block.
     pub sync: Option<u32>,
     /// In which modes it is made; empty is all.
     #[serde(default)]

@@ -72,7 +72,7 @@ fn halting(topology: &Topology, problems: &mut Vec<Problem>) {
             let title = format!("the chain cannot halt at {expected}: its first new block is {first}");
             problems.push(Problem::new("unreachable-height", &path, title).label("too low"));
         }
-        Chain::Cometbft(_) | Chain::Gnoland(_) | Chain::Tenderdash(_) => {
+        Chain::Cometbft(_) | Chain::Gnoland(_) | Chain::Tenderdash(_) | Chain::CosmosSdk(_) | Chain::Custom(_) => {
             let title = "only a reference chain has a halt height here";
             problems.push(Problem::at_key("not-of-this-family", &path, title).label("not for this chain"));
         }
@@ -267,7 +267,7 @@ fn reachable(topology: &Topology, fault: &Fault, path: &Path, problems: &mut Vec
     let at = path.key("at");
     let halt = match &topology.chain {
         Chain::Reference(reference) => reference.halt_height,
-        Chain::Cometbft(_) | Chain::Gnoland(_) | Chain::Tenderdash(_) => None,
+        Chain::Cometbft(_) | Chain::Gnoland(_) | Chain::Tenderdash(_) | Chain::CosmosSdk(_) | Chain::Custom(_) => None,
     };
     let from = match &fault.trigger {
         Trigger::Address(address) => address.height.from,

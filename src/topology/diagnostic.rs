@@ -28,6 +28,8 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq)]
 enum Place {
     Path(Path, Spot),
+    /// A piece of a line of the value there, as both are written in it.
+    Within(Path, String, String),
     /// Bytes of the text.
     Span(Range<usize>),
     /// Bytes of an argument of `--set`, by its position.
@@ -46,6 +48,11 @@ impl Problem {
         Self { place: Place::Path(path.clone(), Spot::Key), ..Self::new(code, path, title) }
     }
 
+    /// Something wrong with a piece of one line of the text at `path`.
+    pub fn within(code: &'static str, path: &Path, line: &str, piece: &str, title: impl Into<String>) -> Self {
+        Self { place: Place::Within(path.clone(), line.to_owned(), piece.to_owned()), ..Self::new(code, path, title) }
+    }
+
     /// Something wrong with these bytes of the text.
     pub(super) fn at_span(code: &'static str, span: Range<usize>, title: impl Into<String>) -> Self {
         Self { place: Place::Span(span), ..Self::new(code, &Path::root(), title) }
@@ -59,7 +66,7 @@ impl Problem {
     /// The same problem, shown at `to` where it lies at or below `from`; `None` where it lies elsewhere.
     pub(super) fn moved(mut self, from: &Path, to: &Path) -> Option<Self> {
         match &self.place {
-            Place::Path(path, _) if from.holds(path) => {
+            Place::Path(path, _) | Place::Within(path, ..) if from.holds(path) => {
                 self.place = Place::Path(to.clone(), Spot::Value);
                 Some(self)
             }
@@ -96,7 +103,11 @@ pub struct Source {
 impl Source {
     /// Turns a path into bytes, by reading the text: done once a problem.
     fn find(&self, place: &Place) -> Place {
-        let Place::Path(path, spot) = place else { return place.clone() };
+        let (path, spot) = match place {
+            Place::Path(path, spot) => (path, spot),
+            Place::Within(path, line, piece) => return self.find_within(path, line, piece),
+            Place::Span(_) | Place::Argument(..) => return place.clone(),
+        };
         let sets = self.sets.iter().enumerate().rev();
         let by_set = sets
             .filter_map(|(index, (set, argument))| set.as_ref().map(|set| (index, set, argument)))
@@ -109,6 +120,15 @@ impl Source {
         Place::Argument(index, if key { 0..value.saturating_sub(1) } else { value..argument.len() })
     }
 
+    /// A piece of a line of a text; the whole text where it is not written as it reads, with escapes for instance.
+    fn find_within(&self, path: &Path, line: &str, piece: &str) -> Place {
+        let whole = self.find(&Place::Path(path.clone(), Spot::Value));
+        let Place::Span(span) = &whole else { return whole };
+        let Some(at) = self.text.get(span.start..).and_then(|rest| rest.find(line)) else { return whole };
+        let start = span.start + at + line.find(piece).unwrap_or_default();
+        Place::Span(start..start + piece.len())
+    }
+
     /// The name and text that a found place is in, and its bytes.
     fn shown(&self, place: &Place) -> (&str, &str, Range<usize>) {
         match place {
@@ -117,7 +137,7 @@ impl Source {
                 ("--set", argument, span.start.min(argument.len())..span.end.min(argument.len()))
             }
             Place::Span(span) => (&self.file, &self.text, span.clone()),
-            Place::Path(..) => (&self.file, &self.text, 0..0),
+            Place::Path(..) | Place::Within(..) => (&self.file, &self.text, 0..0),
         }
     }
 

@@ -22,6 +22,10 @@ pub(super) const GNOLAND_DATABASES: &[&str] = &["pebbledb", "goleveldb"];
 pub(super) const TENDERDASH_KINDS: &[&str] = &["set"];
 /// Built-in applications of Tenderdash.
 pub(super) const TENDERDASH_APPS: &[&str] = &["persistent_kvstore"];
+/// Kinds of transactions of a chain made with the Cosmos SDK.
+pub(super) const COSMOS_SDK_KINDS: &[&str] = &["send"];
+/// The only kind of transactions of a family that the topology describes.
+pub(super) const CUSTOM_KINDS: &[&str] = &["transaction"];
 /// Settings of a reference node that a topology may hand over as they are; all others have keys of their own.
 pub(super) const REFERENCE_OPTIONS: &[&str] = &["verify_window", "checkpoints", "timing", "flush", "planted_defect"];
 
@@ -32,6 +36,8 @@ pub(super) fn kinds(chain: Option<&Chain>) -> &'static [&'static str] {
         Some(Chain::Cometbft(_)) => COMETBFT_KINDS,
         Some(Chain::Gnoland(_)) => GNOLAND_KINDS,
         Some(Chain::Tenderdash(_)) => TENDERDASH_KINDS,
+        Some(Chain::CosmosSdk(_)) => COSMOS_SDK_KINDS,
+        Some(Chain::Custom(_)) => CUSTOM_KINDS,
         // An unknown chain has its own problem; the longer list adds none.
         Some(Chain::Reference(_)) | None => REFERENCE_KINDS,
     }

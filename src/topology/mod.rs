@@ -24,8 +24,8 @@ pub use path::Path;
 pub(crate) use reader::listed;
 pub(crate) use similar::nearest;
 pub use types::{
-    Chain, Cometbft, Fault, Gnoland, Group, Load, Made, Peers, Reference, Start, Target, Tenderdash, Topology, Trigger,
-    Upgrade,
+    Build, Chain, Cometbft, CosmosSdk, Custom, CustomSetUp, CustomStep, Fault, Gnoland, Group, Load, Made, Peers,
+    Reference, Start, Target, Tenderdash, Topology, Trigger, Upgrade,
 };
 pub use units::Delay;
 

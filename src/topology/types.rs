@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::units::Delay;
-use crate::timeline::{Address, Errno, Expect, FaultKind, Latency, Role, Tier};
+use crate::timeline::{Address, Errno, Expect, FaultKind, Latency, Layout, Role, Tier};
 
 /// A whole topology.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +43,85 @@ pub enum Chain {
     Gnoland(Gnoland),
     /// Tenderdash 1.5 with a built-in application.
     Tenderdash(Tenderdash),
+    /// A chain made with the Cosmos SDK.
+    CosmosSdk(CosmosSdk),
+    /// A family that the topology describes.
+    Custom(Box<Custom>),
+}
+
+/// A node family that the topology describes. Texts of command, files, environment, set-up and transactions are templates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Custom {
+    /// The node's program or image.
+    pub build: Build,
+    /// Time between blocks in milliseconds, for templates.
+    pub block_time_ms: u64,
+    /// Arguments of the program.
+    pub command: Vec<String>,
+    /// Environment beside `HOME`.
+    pub env: BTreeMap<String, String>,
+    /// Files by path below the node's home.
+    pub files: BTreeMap<String, String>,
+    /// Changes of what the set-up made: file → path → value.
+    pub changes: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
+    /// What the program makes once, before any node starts.
+    pub set_up: Option<CustomSetUp>,
+    /// A transaction of the load.
+    pub transaction: Option<String>,
+    /// Stores, order of the flush, and how the output is read.
+    pub layout: Layout,
+}
+
+/// Commands of the node's program, run once before the network starts, in one folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CustomSetUp {
+    /// Files that are there before the first step.
+    pub files: BTreeMap<String, String>,
+    /// In order.
+    pub steps: Vec<CustomStep>,
+    /// Files that every node gets.
+    pub keep: Vec<String>,
+}
+
+/// One command of a set-up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CustomStep {
+    /// Arguments of the program.
+    pub run: Vec<String>,
+    /// The same as other versions spell it.
+    pub or: Option<Vec<String>>,
+    /// Standard input.
+    pub input: String,
+}
+
+/// What a node of a family other than ours is made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// A program on this machine, by path or by name on the search path.
+    Binary(String),
+    /// An image reference, for engines that run images.
+    Image(String),
+}
+
+/// Options of a chain made with the Cosmos SDK.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CosmosSdk {
+    /// The chain's program or image.
+    pub build: Build,
+    /// Denomination of stake and fees.
+    pub denom: String,
+    /// Time between blocks in milliseconds.
+    pub block_time_ms: u64,
+    /// Base units that are bonded for one unit of voting power.
+    pub stake_per_power: u64,
+    /// Changes of the genesis: path → value.
+    pub genesis: BTreeMap<String, serde_json::Value>,
+    /// Changes of `config.toml` and `app.toml`: file → path → value.
+    pub config: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
+    /// Further arguments of `start`.
+    pub arguments: Vec<String>,
 }
 
 /// Options of the reference chain.

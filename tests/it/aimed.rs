@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use midflush::agent_client::protocol::{Arm, ArmAction, StartRequest};
 use midflush::agent_client::{ByteStream, Client, Dial, EventStream};
-use midflush::chain::{Chain, NodeFiles};
+use midflush::chain::{Chain, Made, NodeFiles};
 use midflush::engine::process::ProcessEngine;
 use midflush::engine::{Binding, Engine, Launch, LaunchNode};
 use midflush::judge::predict;
@@ -70,7 +70,7 @@ impl Net {
         for node in &plan.nodes {
             let dial = ThroughEngine { engine: Arc::clone(&engine), run: run.clone(), node: node.name.clone() };
             let client = Arc::new(Client::new(Arc::new(dial), &launch.token));
-            let rendered = chain.render(&plan, &binding, node).expect("files");
+            let rendered = chain.render(&plan, &binding, &Made::new(), node).expect("files");
             client.put_files(archive(&rendered)).await.expect("files put");
             clients.insert(node.name.clone(), client);
             files.insert(node.name.clone(), rendered);
@@ -92,6 +92,7 @@ impl Net {
         StartRequest {
             command: files.command.clone(),
             env: files.env.clone(),
+            input: String::new(),
             tier,
             layout: chain.layout(&self.plan, node),
             sync_latency: BTreeMap::new(),

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use midflush::chain::Chain;
 use midflush::chain::cometbft::Cometbft;
+use midflush::chain::{Chain, Made};
 use midflush::plan::{BuildPlan, ChainPlan, CometbftPlan, NodePlan, Plan};
 use midflush::timeline::{LogMeaning, Mode};
 
@@ -15,7 +15,7 @@ use crate::network::{self, Node, marked, until};
 
 /// A binary: the variable names it, or for 0.38 it is `cometbft` on the path. `None`, and said so, where there is none and
 /// `MIDFLUSH_REQUIRE_COMETBFT=1` does not demand one.
-fn binary(variable: &str) -> Option<PathBuf> {
+pub(crate) fn binary(variable: &str) -> Option<PathBuf> {
     if let Some(path) = std::env::var_os(variable) {
         return Some(path.into());
     }
@@ -48,7 +48,7 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
     let binding = network::binding(&plan, folder.path(), &binary);
     let chain = Cometbft::for_plan(&plan).expect("the family");
     let launch = |node: &NodePlan| {
-        let files = chain.render(&plan, &binding, node).expect("files");
+        let files = chain.render(&plan, &binding, &Made::new(), node).expect("files");
         network::write(&files, &binding.nodes[&node.name].home);
         network::start(&files, &binding.nodes[&node.name])
     };
@@ -59,14 +59,14 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
         node.at(&chain, 3).await;
     }
     for n in 0..8 {
-        let transaction = chain.transaction(&plan, "set", n, 64).expect("a transaction");
+        let transaction = chain.transaction(&plan, &Made::new(), "set", n, 64).expect("a transaction");
         let request = chain.rpc().submit_request(&transaction);
         let answer = validators[1].get(&request).await.expect("an answer");
         assert!(chain.rpc().submitted(&answer), "{}", String::from_utf8_lossy(&answer));
         let again = validators[1].get(&request).await.expect("an answer");
         assert!(!chain.rpc().submitted(&again), "taken twice: {}", String::from_utf8_lossy(&again));
     }
-    let update = chain.transaction(&plan, "validator", 0, 0).expect("a transaction");
+    let update = chain.transaction(&plan, &Made::new(), "validator", 0, 0).expect("a transaction");
     let answer = validators[2].get(&chain.rpc().submit_request(&update)).await.expect("an answer");
     assert!(chain.rpc().submitted(&answer), "{}", String::from_utf8_lossy(&answer));
 

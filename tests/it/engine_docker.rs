@@ -18,7 +18,7 @@ fn own() -> PathBuf {
 }
 
 /// The engine and a client of our own to look behind it; `None` where there is no Docker and none is demanded.
-async fn docker() -> Option<(DockerEngine, Docker)> {
+pub(crate) async fn docker() -> Option<(DockerEngine, Docker)> {
     match DockerEngine::connect(None, own()).await {
         Ok(engine) => Some((engine, Docker::connect_with_defaults().expect("a client"))),
         Err(error) if std::env::var("MIDFLUSH_REQUIRE_DOCKER").is_ok_and(|value| value == "1") => {

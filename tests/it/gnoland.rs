@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use midflush::chain::Chain;
 use midflush::chain::gnoland::Gnoland;
+use midflush::chain::{Chain, Made};
 use midflush::plan::{BuildPlan, ChainPlan, GnolandPlan, LoadPlan, NodePlan, Plan};
 use midflush::timeline::{LogMeaning, Mode};
 
@@ -50,7 +50,7 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
     let binding = network::binding(&plan, folder.path(), &binary);
     let chain = Gnoland::for_plan(&plan).expect("the family");
     let launch = |node: &NodePlan| {
-        let files = chain.render(&plan, &binding, node).expect("files");
+        let files = chain.render(&plan, &binding, &Made::new(), node).expect("files");
         network::write(&files, &binding.nodes[&node.name].home);
         network::start(&files, &binding.nodes[&node.name])
     };
@@ -59,7 +59,7 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
         node.at(&chain, 2).await;
     }
     for n in 0..8 {
-        let transaction = chain.transaction(&plan, "send", n, 500).expect("a transaction");
+        let transaction = chain.transaction(&plan, &Made::new(), "send", n, 500).expect("a transaction");
         let request = chain.rpc().submit_request(&transaction);
         let answer = validators[1].get(&request).await.expect("an answer");
         assert!(chain.rpc().submitted(&answer), "{}", String::from_utf8_lossy(&answer));

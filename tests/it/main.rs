@@ -6,6 +6,8 @@ mod bench;
 mod cases;
 mod cometbft;
 mod compose;
+mod cosmos_sdk;
+mod custom;
 mod engine_docker;
 mod engine_docker_fake;
 mod engine_process;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use midflush::chain::reference::Reference;
-use midflush::chain::{Chain, NodeFiles};
+use midflush::chain::{Chain, Made, NodeFiles};
 use midflush::node::config::{Home, Storage};
 use midflush::plan::{ChainPlan, NodePlan, Plan, ReferencePlan};
 use midflush::timeline::{Heights, LogMeaning, Mode};
@@ -37,7 +37,10 @@ fn the_node_takes_the_files_of_every_discipline() {
     let binding = network::binding(&plan, folder.path(), program);
     for (node, (_, storage)) in plan.nodes.iter().zip(disciplines) {
         let place = &binding.nodes[&node.name];
-        network::write(&Reference::new(program).render(&plan, &binding, node).expect("files"), &place.home);
+        network::write(
+            &Reference::new(program).render(&plan, &binding, &Made::new(), node).expect("files"),
+            &place.home,
+        );
         let home = Home::new(&place.home);
         let config = home.node_config().expect("a configuration");
         assert_eq!((config.name.as_str(), config.storage, config.halt_height), (node.name.as_str(), storage, Some(90)));
@@ -90,7 +93,7 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
     let binding = network::binding(&plan, folder.path(), program);
     let chain = Reference::new(program);
     let launch = |node: &NodePlan| {
-        let files = chain.render(&plan, &binding, node).expect("files");
+        let files = chain.render(&plan, &binding, &Made::new(), node).expect("files");
         network::write(&files, &binding.nodes[&node.name].home);
         network::start(&files, &binding.nodes[&node.name])
     };
@@ -100,7 +103,7 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
         node.at(&chain, 3).await;
     }
     for (n, kind) in (0..12).zip(["set", "validator", "params", "halt"].into_iter().cycle()) {
-        let transaction = chain.transaction(&plan, kind, n, 200).expect("a transaction");
+        let transaction = chain.transaction(&plan, &Made::new(), kind, n, 200).expect("a transaction");
         let request = chain.rpc().submit_request(&transaction);
         let answer = validators[1].get(&request).await.expect("an answer");
         assert!(chain.rpc().submitted(&answer), "{kind}: {}", String::from_utf8_lossy(&answer));

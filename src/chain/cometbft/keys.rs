@@ -5,7 +5,7 @@ use crate::chain::ed25519;
 
 /// What a key is for; each purpose has its own key from the same seed.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Purpose {
+pub(in crate::chain) enum Purpose {
     /// Signs votes and proposals.
     Validator,
     /// Names the node among its peers.
@@ -13,11 +13,11 @@ pub(super) enum Purpose {
 }
 
 /// An ed25519 key.
-pub(super) struct Key(ed25519::Key);
+pub(in crate::chain) struct Key(ed25519::Key);
 
 impl Key {
     /// Derives a key from the plan's seed, 32 bytes as hex.
-    pub(super) fn derive(key_seed: &str, purpose: Purpose) -> Result<Self, ChainError> {
+    pub(in crate::chain) fn derive(key_seed: &str, purpose: Purpose) -> Result<Self, ChainError> {
         let label = match purpose {
             Purpose::Validator => "midflush cometbft validator",
             Purpose::Node => "midflush cometbft node",
@@ -26,22 +26,22 @@ impl Key {
     }
 
     /// Node id as in `id@host:port`.
-    pub(super) fn node_id(&self) -> String {
+    pub(in crate::chain) fn node_id(&self) -> String {
         hex::encode(self.0.address())
     }
 
     /// Validator address as in the genesis.
-    pub(super) fn validator_address(&self) -> String {
+    pub(in crate::chain) fn validator_address(&self) -> String {
         hex::encode_upper(self.0.address())
     }
 
     /// The public key in base64.
-    pub(super) fn public_base64(&self) -> String {
+    pub(in crate::chain) fn public_base64(&self) -> String {
         self.0.public_base64()
     }
 
     /// The public key in amino JSON.
-    pub(super) fn public_json(&self) -> serde_json::Value {
+    pub(in crate::chain) fn public_json(&self) -> serde_json::Value {
         serde_json::json!({ "type": "tendermint/PubKeyEd25519", "value": self.public_base64() })
     }
 
@@ -51,7 +51,7 @@ impl Key {
     }
 
     /// `priv_validator_key.json`.
-    pub(super) fn validator_file(&self) -> serde_json::Value {
+    pub(in crate::chain) fn validator_file(&self) -> serde_json::Value {
         serde_json::json!({
             "address": self.validator_address(),
             "pub_key": self.public_json(),
@@ -60,7 +60,7 @@ impl Key {
     }
 
     /// `node_key.json`.
-    pub(super) fn node_file(&self) -> serde_json::Value {
+    pub(in crate::chain) fn node_file(&self) -> serde_json::Value {
         serde_json::json!({ "priv_key": self.private_json() })
     }
 }

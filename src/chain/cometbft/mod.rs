@@ -6,7 +6,7 @@
 //! [`CometShapes`].
 
 mod config;
-mod keys;
+pub(in crate::chain) mod keys;
 mod release;
 mod stores;
 
@@ -22,14 +22,15 @@ use serde_json::json;
 use self::keys::{Key, Purpose};
 use self::release::{App, Release};
 use super::{
-    Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, Stages, bound, metrics, program, signed,
+    Chain, ChainError, CometShapes, FileContents, Fixture, Made, NodeFiles, Rpc, SetUp, Stages, bound, metrics,
+    program, signed,
 };
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, CometbftPlan, NodePlan, Plan};
 use crate::timeline::{Heights, LastSigned, Layout, Role};
 
 /// What a validator signed last, below home.
-const SIGN_STATE: &str = "data/priv_validator_state.json";
+pub(super) const SIGN_STATE: &str = "data/priv_validator_state.json";
 
 /// The family, with the release of each build as far as it was looked up.
 #[derive(Clone, Debug, Default)]
@@ -83,25 +84,20 @@ impl Chain for Cometbft {
         stores::layout(self.release(options, node), App::named(&options.app).unwrap_or(App::Kvstore))
     }
 
-    fn render(&self, plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<NodeFiles, ChainError> {
+    /// None: the plan makes every file.
+    fn set_up(&self, _plan: &Plan) -> Result<Option<SetUp>, ChainError> {
+        Ok(None)
+    }
+
+    fn render(&self, plan: &Plan, binding: &Binding, _made: &Made, node: &NodePlan) -> Result<NodeFiles, ChainError> {
         let options = options(plan)?;
         let place = bound(binding, &node.name)?;
-        let mut files = BTreeMap::new();
-        files.insert("config/config.toml".to_owned(), FileContents::plain(config(plan, binding, node)?));
+        let mut files = key_files(node)?;
+        let settings = settings(plan, binding, node, &options.database, options.block_time_ms)?;
+        files.insert("config/config.toml".to_owned(), FileContents::plain(settings));
         files.insert(
             "config/genesis.json".to_owned(),
             FileContents::plain(pretty(&genesis(plan, self.release(options, node))?)),
-        );
-        let node_key = Key::derive(&node.key_seed, Purpose::Node)?;
-        files.insert("config/node_key.json".to_owned(), FileContents::secret(pretty(&node_key.node_file())));
-        let validator_key = Key::derive(&node.key_seed, Purpose::Validator)?;
-        files.insert(
-            "config/priv_validator_key.json".to_owned(),
-            FileContents::secret(pretty(&validator_key.validator_file())),
-        );
-        files.insert(
-            SIGN_STATE.to_owned(),
-            FileContents::secret(pretty(&json!({ "height": "0", "round": 0, "step": 0 }))),
         );
         let home = place.home.to_string_lossy().into_owned();
         let mut command = place.program.clone();
@@ -177,7 +173,7 @@ impl Chain for Cometbft {
         Err(ChainError::new("read an event: CometBFT has no stream of lines"))
     }
 
-    fn transaction(&self, plan: &Plan, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {
+    fn transaction(&self, plan: &Plan, _made: &Made, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {
         match kind {
             "set" => Ok(set_transaction(plan.seed, n, size)),
             "validator" if options(plan)?.app != "e2e" => validator_transaction(plan, n),
@@ -195,8 +191,24 @@ fn options(plan: &Plan) -> Result<&CometbftPlan, ChainError> {
     }
 }
 
-fn config(plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<String, ChainError> {
-    let options = options(plan)?;
+/// Keys and sign state of a node, as every node that runs CometBFT has them.
+pub(super) fn key_files(node: &NodePlan) -> Result<BTreeMap<String, FileContents>, ChainError> {
+    let node_key = Key::derive(&node.key_seed, Purpose::Node)?.node_file();
+    let validator_key = Key::derive(&node.key_seed, Purpose::Validator)?.validator_file();
+    let state = json!({ "height": "0", "round": 0, "step": 0 });
+    let files =
+        [("config/node_key.json", node_key), ("config/priv_validator_key.json", validator_key), (SIGN_STATE, state)];
+    Ok(files.map(|(path, value)| (path.to_owned(), FileContents::secret(pretty(&value)))).into())
+}
+
+/// `config.toml` of a node among these peers.
+pub(super) fn settings(
+    plan: &Plan,
+    binding: &Binding,
+    node: &NodePlan,
+    database: &str,
+    block_time_ms: u64,
+) -> Result<String, ChainError> {
     let place = bound(binding, &node.name)?;
     let mut peers = Vec::with_capacity(node.peers.len());
     for name in &node.peers {
@@ -208,8 +220,8 @@ fn config(plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<String, Cha
     }
     Ok(config::render(&config::Settings {
         moniker: &node.name,
-        database: &options.database,
-        block_time_ms: options.block_time_ms,
+        database,
+        block_time_ms,
         p2p: SocketAddr::new(place.ip, place.p2p_port),
         rpc: SocketAddr::new(place.ip, place.rpc_port),
         metrics: SocketAddr::new(place.ip, place.metrics_port),
@@ -309,8 +321,8 @@ mod tests {
         let plan = sample_plan();
         let binding = sample::binding(&plan, "/opt/cometbft");
         let late = plan.nodes.last().expect("a node");
-        let files = Cometbft::new().render(&plan, &binding, late).expect("files");
-        assert_eq!(files, Cometbft::new().render(&plan, &binding, late).expect("files"));
+        let files = Cometbft::new().render(&plan, &binding, &Made::new(), late).expect("files");
+        assert_eq!(files, Cometbft::new().render(&plan, &binding, &Made::new(), late).expect("files"));
         assert_eq!(
             files.command,
             ["/opt/cometbft", "start", "--home", "/run/sample/late", "--proxy_app", "persistent_kvstore"]
@@ -335,13 +347,13 @@ mod tests {
             (options.version, options.app) = (Some(version.to_owned()), app.to_owned());
         };
         set(&mut plan, "1", "e2e");
-        let files = Cometbft::new().render(&plan, &binding, &plan.nodes[0]).expect("files");
+        let files = Cometbft::new().render(&plan, &binding, &Made::new(), &plan.nodes[0]).expect("files");
         assert_eq!(files.command, ["/opt/node", "/run/sample/val-1/config/app.toml"]);
         assert_eq!(files.env["CMTHOME"], "/run/sample/val-1");
         let text = |path: &str| String::from_utf8(files.files[path].bytes.clone()).expect("text");
         insta::assert_snapshot!("app.toml", text("config/app.toml"));
         assert!(text("config/genesis.json").contains("pbts_enable_height"));
-        assert!(Cometbft::new().transaction(&plan, "validator", 1, 40).is_err());
+        assert!(Cometbft::new().transaction(&plan, &Made::new(), "validator", 1, 40).is_err());
         let commits = |plan: &Plan| Cometbft::new().layout(plan, &plan.nodes[0]).flush.len();
         assert_eq!(commits(&plan), 5);
         set(&mut plan, "1", "persistent_kvstore");
@@ -367,7 +379,7 @@ mod tests {
         let mut binding = sample::binding(&plan, "/opt/cometbft");
         binding.nodes.remove("val-2");
         let refused = |plan: &Plan, binding: &Binding| {
-            Cometbft::new().render(plan, binding, &plan.nodes[0]).expect_err("an error")
+            Cometbft::new().render(plan, binding, &Made::new(), &plan.nodes[0]).expect_err("an error")
         };
         assert_eq!(refused(&plan, &binding).0, "render a node: `val-2` is not bound");
         plan.nodes[0].peers = vec!["nobody".to_owned()];
@@ -384,7 +396,7 @@ mod tests {
     #[test]
     fn transactions_are_such_as_the_kvstore_takes() {
         let plan = sample_plan();
-        let make = |kind: &str, n| Cometbft::new().transaction(&plan, kind, n, 40);
+        let make = |kind: &str, n| Cometbft::new().transaction(&plan, &Made::new(), kind, n, 40);
         let one = make("set", 1).expect("a transaction");
         assert_eq!(one.len(), 40);
         assert_eq!(one.iter().filter(|b| **b == b'=').count(), 1);

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use self::rpc::Tm2Shapes;
-use super::{Chain, ChainError, FileContents, Fixture, NodeFiles, Rpc, bound, program, signed};
+use super::{Chain, ChainError, FileContents, Fixture, Made, NodeFiles, Rpc, SetUp, bound, program, signed};
 use crate::engine::{Binding, Build, NodeBinding};
 use crate::plan::{ChainPlan, GnolandPlan, NodePlan, Plan};
 use crate::timeline::{Heights, LastSigned, Layout};
@@ -108,7 +108,12 @@ impl Chain for Gnoland {
         stores::layout()
     }
 
-    fn render(&self, plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<NodeFiles, ChainError> {
+    /// None: the plan makes every file.
+    fn set_up(&self, _plan: &Plan) -> Result<Option<SetUp>, ChainError> {
+        Ok(None)
+    }
+
+    fn render(&self, plan: &Plan, binding: &Binding, _made: &Made, node: &NodePlan) -> Result<NodeFiles, ChainError> {
         let place = bound(binding, &node.name)?;
         let node_key = keys::node(&node.key_seed)?;
         let validator_key = keys::validator(&node.key_seed)?;
@@ -175,7 +180,7 @@ impl Chain for Gnoland {
         Err(ChainError::new("read an event: gnoland has no stream of lines"))
     }
 
-    fn transaction(&self, plan: &Plan, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {
+    fn transaction(&self, plan: &Plan, _made: &Made, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {
         match kind {
             "send" => send::transaction(plan, n, size),
             other => Err(ChainError::new(format!("make a transaction `{other}`: for gnoland there is `send`"))),

@@ -32,8 +32,8 @@ fn files_of_a_full_node() {
     let plan = sample_plan();
     let binding = sample::binding(&plan, "/opt/gnoland");
     let late = plan.nodes.last().expect("a node");
-    let files = family(&plan).render(&plan, &binding, late).expect("files");
-    assert_eq!(files, family(&plan).render(&plan, &binding, late).expect("files"));
+    let files = family(&plan).render(&plan, &binding, &Made::new(), late).expect("files");
+    assert_eq!(files, family(&plan).render(&plan, &binding, &Made::new(), late).expect("files"));
     assert_eq!(files.env["GNOROOT"], "/opt/gno");
     insta::assert_snapshot!("command", files.command.join(" "));
     let text = |path: &str| String::from_utf8(files.files[path].bytes.clone()).expect("text");
@@ -51,7 +51,7 @@ fn files_of_a_full_node() {
 fn a_folder_that_is_not_found_is_named_with_the_mend() {
     let plan = sample_plan();
     let binding = sample::binding(&plan, "/opt/gnoland");
-    let error = Gnoland::default().render(&plan, &binding, &plan.nodes[0]).expect_err("an error");
+    let error = Gnoland::default().render(&plan, &binding, &Made::new(), &plan.nodes[0]).expect_err("an error");
     assert!(error.0.contains("`root: FOLDER`") && error.0.contains("gnovm/stdlibs"), "{error}");
 }
 
@@ -74,7 +74,7 @@ fn accounts_of_the_load_come_first_in_the_genesis() {
 #[test]
 fn sends_have_the_asked_size_and_are_never_equal() {
     let plan = sample_plan();
-    let make = |n, size| family(&plan).transaction(&plan, "send", n, size).expect("a transaction");
+    let make = |n, size| family(&plan).transaction(&plan, &Made::new(), "send", n, size).expect("a transaction");
     assert_eq!(make(1, 0), make(1, 0));
     assert_ne!(make(1, 0), make(2, 0));
     // The same account, its next sequence: only the signature differs.
@@ -83,7 +83,7 @@ fn sends_have_the_asked_size_and_are_never_equal() {
     for size in [300, 1_000, 20_000] {
         assert!(make(3, size).len().abs_diff(size) <= 2, "{}", make(3, size).len());
     }
-    assert!(family(&plan).transaction(&plan, "set", 1, 0).is_err());
+    assert!(family(&plan).transaction(&plan, &Made::new(), "set", 1, 0).is_err());
 }
 
 /// An address and a key file that `gnoland secrets init` made.

@@ -21,8 +21,8 @@ use sha2::{Digest, Sha256};
 use self::keys::Key;
 use self::stores::Discipline;
 use super::{
-    BlockContents, Chain, ChainError, CometShapes, FileContents, Fixture, NodeFiles, Rpc, Stages, bound, metrics,
-    signed,
+    BlockContents, Chain, ChainError, CometShapes, FileContents, Fixture, Made, NodeFiles, Rpc, SetUp, Stages, bound,
+    metrics, signed,
 };
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, NodePlan, Plan, ReferencePlan};
@@ -104,7 +104,12 @@ impl Chain for Reference {
         stores::layout(Discipline::named(node.storage.as_deref()).unwrap_or(Discipline::PerBlock))
     }
 
-    fn render(&self, plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<NodeFiles, ChainError> {
+    /// None: the plan makes every file.
+    fn set_up(&self, _plan: &Plan) -> Result<Option<SetUp>, ChainError> {
+        Ok(None)
+    }
+
+    fn render(&self, plan: &Plan, binding: &Binding, _made: &Made, node: &NodePlan) -> Result<NodeFiles, ChainError> {
         let place = bound(binding, &node.name)?;
         let mut files = BTreeMap::new();
         files.insert("config/node.json".to_owned(), FileContents::plain(pretty(&config(plan, binding, node)?)));
@@ -174,7 +179,7 @@ impl Chain for Reference {
         }
     }
 
-    fn transaction(&self, plan: &Plan, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {
+    fn transaction(&self, plan: &Plan, _made: &Made, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {
         let text = match kind {
             "set" => return Ok(set_transaction(plan.seed, n, size)),
             "validator" => validator_transaction(plan, n)?,
@@ -317,8 +322,8 @@ mod tests {
         let plan = sample_plan();
         let binding = sample::binding(&plan, "/bin/midflush");
         let chain = Reference::new("/bin/midflush");
-        let files = chain.render(&plan, &binding, &plan.nodes[4]).expect("files");
-        assert_eq!(files, chain.render(&plan, &binding, &plan.nodes[4]).expect("files"));
+        let files = chain.render(&plan, &binding, &Made::new(), &plan.nodes[4]).expect("files");
+        assert_eq!(files, chain.render(&plan, &binding, &Made::new(), &plan.nodes[4]).expect("files"));
         assert_eq!(files.command, ["/bin/midflush", "node", "start", "--home", "/run/sample/late"]);
         let text = |path: &str| String::from_utf8(files.files[path].bytes.clone()).expect("text");
         insta::assert_snapshot!("node.json", text("config/node.json"));
@@ -332,7 +337,7 @@ mod tests {
         let mut plan = sample_plan();
         plan.nodes[0].options.insert("p2p_listen".to_owned(), json!("0.0.0.0:1"));
         let binding = sample::binding(&plan, "/bin/midflush");
-        let render = |plan: &Plan| Reference::new("/bin/midflush").render(plan, &binding, &plan.nodes[0]);
+        let render = |plan: &Plan| Reference::new("/bin/midflush").render(plan, &binding, &Made::new(), &plan.nodes[0]);
         assert!(render(&plan).expect_err("an error").0.contains("`p2p_listen`"));
         plan.nodes[0].options.clear();
         plan.nodes[0].storage = Some("fast".to_owned());
@@ -365,7 +370,7 @@ mod tests {
     fn transactions_have_the_asked_size_and_are_never_equal() {
         let plan = sample_plan();
         let make = |kind: &str, n, size| {
-            let bytes = Reference::new("x").transaction(&plan, kind, n, size).expect("a transaction");
+            let bytes = Reference::new("x").transaction(&plan, &Made::new(), kind, n, size).expect("a transaction");
             String::from_utf8(bytes).expect("text")
         };
         assert_eq!(make("set", 5000, 100).len(), 100);
@@ -378,6 +383,6 @@ mod tests {
             assert_eq!(make(kind, 1, 256).len(), 256);
             assert_ne!(make(kind, 1, 256), make(kind, 4097, 256));
         }
-        assert!(Reference::new("x").transaction(&plan, "mint", 1, 0).is_err());
+        assert!(Reference::new("x").transaction(&plan, &Made::new(), "mint", 1, 0).is_err());
     }
 }

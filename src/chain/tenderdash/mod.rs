@@ -18,7 +18,7 @@ use rand_chacha::ChaCha20Rng;
 use serde_json::json;
 
 use self::quorum::Quorum;
-use super::{Chain, ChainError, FileContents, Fixture, NodeFiles, Rpc, bound, ed25519, program, signed};
+use super::{Chain, ChainError, FileContents, Fixture, Made, NodeFiles, Rpc, SetUp, bound, ed25519, program, signed};
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, NodePlan, Plan, TenderdashPlan};
 use crate::timeline::{Heights, LastSigned, Layout, Role};
@@ -62,7 +62,12 @@ impl Chain for Tenderdash {
         stores::layout(node.role == Role::Validator && validators == 1)
     }
 
-    fn render(&self, plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<NodeFiles, ChainError> {
+    /// None: the plan makes every file.
+    fn set_up(&self, _plan: &Plan) -> Result<Option<SetUp>, ChainError> {
+        Ok(None)
+    }
+
+    fn render(&self, plan: &Plan, binding: &Binding, _made: &Made, node: &NodePlan) -> Result<NodeFiles, ChainError> {
         let quorum = Quorum::of(plan)?;
         let place = bound(binding, &node.name)?;
         let mut files = BTreeMap::new();
@@ -129,7 +134,7 @@ impl Chain for Tenderdash {
         Err(ChainError::new("read an event: Tenderdash has no stream of lines"))
     }
 
-    fn transaction(&self, plan: &Plan, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {
+    fn transaction(&self, plan: &Plan, _made: &Made, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {
         match kind {
             "set" => Ok(set_transaction(plan.seed, n, size)),
             other => Err(ChainError::new(format!("make a transaction `{other}`: the kvstore has `set`"))),

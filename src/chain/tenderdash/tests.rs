@@ -33,7 +33,7 @@ pub(super) fn sample_plan() -> Plan {
 fn files(node: usize) -> NodeFiles {
     let plan = sample_plan();
     let binding = sample::binding(&plan, "/opt/tenderdash");
-    Tenderdash::new().render(&plan, &binding, &plan.nodes[node]).expect("files")
+    Tenderdash::new().render(&plan, &binding, &Made::new(), &plan.nodes[node]).expect("files")
 }
 
 fn text(files: &NodeFiles, path: &str) -> String {
@@ -95,7 +95,7 @@ fn peers_that_are_not_bound_or_not_planned_are_refused() {
     let mut binding = sample::binding(&plan, "/opt/tenderdash");
     binding.nodes.remove("val-2");
     let refused = |plan: &Plan, binding: &Binding| {
-        Tenderdash::new().render(plan, binding, &plan.nodes[0]).expect_err("an error").0
+        Tenderdash::new().render(plan, binding, &Made::new(), &plan.nodes[0]).expect_err("an error").0
     };
     assert_eq!(refused(&plan, &binding), "render a node: `val-2` is not bound");
     plan.nodes[0].peers = vec!["nobody".to_owned()];
@@ -107,12 +107,12 @@ fn peers_that_are_not_bound_or_not_planned_are_refused() {
 #[test]
 fn transactions_set_a_few_keys_and_are_never_equal() {
     let plan = sample_plan();
-    let make = |n| Tenderdash::new().transaction(&plan, "set", n, 40).expect("a transaction");
+    let make = |n| Tenderdash::new().transaction(&plan, &Made::new(), "set", n, 40).expect("a transaction");
     assert_eq!((make(1).len(), make(1)), (40, make(1)));
     assert!(make(33).starts_with(b"k1=33.") && make(1).starts_with(b"k1=1."));
-    let small = Tenderdash::new().transaction(&plan, "set", 65, 1).expect("a transaction");
+    let small = Tenderdash::new().transaction(&plan, &Made::new(), "set", 65, 1).expect("a transaction");
     assert_eq!(small, b"k1=65.");
-    assert!(Tenderdash::new().transaction(&plan, "validator", 1, 40).is_err());
+    assert!(Tenderdash::new().transaction(&plan, &Made::new(), "validator", 1, 40).is_err());
 }
 
 /// What each line of a recorded log means, without the lines that mean nothing.

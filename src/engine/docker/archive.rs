@@ -1,8 +1,9 @@
 //! Images as archives made in memory: one layer with a few files, and around it what `docker load` reads. The same input
 //! gives the same bytes, so an image is known by the digest of what went into it.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -19,7 +20,7 @@ pub(super) const AGENT: &str = "/midflush";
 /// A file of a layer, by its place in the image and on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LayerFile {
-    pub to: &'static str,
+    pub to: String,
     pub from: PathBuf,
 }
 
@@ -51,10 +52,19 @@ pub(super) fn layer(files: &[LayerFile], folders: &[&'static str]) -> io::Result
         let header = header(EntryType::Directory, mode, 0, USER);
         append(&mut archive, header, &format!("{}/", relative(folder)), io::empty())?;
     }
+    let mut made = BTreeSet::new();
     for file in files {
+        // Written out, since a folder that an archive leaves out may be made closed to others.
+        let parents: Vec<&Path> = Path::new(relative(&file.to)).ancestors().skip(1).collect();
+        for parent in parents.into_iter().rev().filter(|parent| *parent != Path::new("")) {
+            if made.insert(parent.to_owned()) {
+                let name = format!("{}/", parent.display());
+                append(&mut archive, header(EntryType::Directory, 0o755, 0, 0), &name, io::empty())?;
+            }
+        }
         let content = std::fs::File::open(&file.from)?;
         let size = content.metadata()?.len();
-        append(&mut archive, header(EntryType::Regular, 0o755, size, 0), relative(file.to), content)?;
+        append(&mut archive, header(EntryType::Regular, 0o755, size, 0), relative(&file.to), content)?;
     }
     archive.into_inner()
 }
@@ -149,9 +159,14 @@ mod tests {
 
     fn recipe(dir: &std::path::Path) -> Recipe {
         let from = dir.join("bin");
+        let lib = dir.join("ld.so");
         std::fs::write(&from, "program").unwrap();
+        std::fs::write(&lib, "loader").unwrap();
         Recipe {
-            files: vec![LayerFile { to: AGENT, from }],
+            files: vec![
+                LayerFile { to: AGENT.to_owned(), from },
+                LayerFile { to: "/lib64/ld.so".to_owned(), from: lib },
+            ],
             folders: vec![DATA],
             entrypoint: vec![AGENT.into()],
             command: vec![],
@@ -168,6 +183,8 @@ mod tests {
         let found = entries(&layer(&recipe.files, &recipe.folders).unwrap());
         assert_eq!(found["midflush"], (0o755, 0, b"program".to_vec()));
         assert_eq!(found["midflush-data/"], (0o755, USER, vec![]));
+        assert_eq!(found["lib64/"], (0o755, 0, vec![]));
+        assert_eq!(found["lib64/ld.so"], (0o755, 0, b"loader".to_vec()));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::archive::{self, AGENT, DATA, LayerFile, Recipe};
 use super::endpoint::{Endpoint, plain};
 use crate::engine::binary::{self, Machine};
+use crate::engine::libraries::{self, Libraries};
 use crate::engine::{Build, EngineError, Prepared};
 
 /// Label of every image made here: the digest of what went into it.
@@ -23,6 +24,8 @@ const FROM_SCRATCH: &str = "midflush/node";
 const WITH_AGENT: &str = "midflush/with-agent";
 /// Where a node's program lies in an image made from scratch.
 const PROGRAM: &str = "/node";
+/// Where the libraries of a program lie that is linked to some.
+const LIBRARIES: &str = "/midflush-lib";
 /// Changes whenever the layout of images does, so that old ones are not taken for new.
 const LAYOUT: &str = "midflush image 1";
 
@@ -41,14 +44,32 @@ pub(super) async fn prepare(endpoint: &Endpoint, own: &Path, build: &Build) -> R
             let image = from_scratch(endpoint, vec![agent(own)], &[&agent_digest]).await?;
             Ok(Ready { image, prepared: prepared(vec![AGENT.to_owned()], agent_digest, BTreeMap::new()) })
         }
-        Build::Binary { path } => {
-            let digest = usable(path, endpoint.machine, "the node's binary").await?;
-            let files = vec![agent(own), LayerFile { to: PROGRAM, from: path.clone() }];
-            let image = from_scratch(endpoint, files, &[&agent_digest, &digest]).await?;
-            Ok(Ready { image, prepared: prepared(vec![PROGRAM.to_owned()], digest, BTreeMap::new()) })
-        }
+        Build::Binary { path } => of_program(endpoint, own, &agent_digest, path).await,
         Build::Image { reference } => derive(endpoint, own, &agent_digest, reference).await,
     }
+}
+
+/// The image of a program on this machine, with the libraries that it is linked to.
+async fn of_program(endpoint: &Endpoint, own: &Path, agent_digest: &str, path: &Path) -> Result<Ready, EngineError> {
+    let (owned, machine) = (path.to_owned(), endpoint.machine);
+    let look = move || {
+        let elf = binary::check(&owned, machine)?;
+        Ok((binary::digest(&owned)?, Libraries::of(&owned, elf)?))
+    };
+    let (digest, libraries) = blocking(look).await??;
+    let mut files = vec![agent(own), LayerFile { to: PROGRAM.to_owned(), from: path.to_owned() }];
+    let mut content = vec![agent_digest.to_owned(), digest.clone()];
+    let mut env = BTreeMap::new();
+    if let Some(libraries) = libraries {
+        for (to, from) in libraries.placed(LIBRARIES) {
+            content.push(format!("{to} {}", binary::digest(&from)?));
+            files.push(LayerFile { to, from });
+        }
+        env.insert(libraries::VARIABLE.to_owned(), LIBRARIES.to_owned());
+    }
+    let content: Vec<&str> = content.iter().map(String::as_str).collect();
+    let image = from_scratch(endpoint, files, &content).await?;
+    Ok(Ready { image, prepared: prepared(vec![PROGRAM.to_owned()], digest, env) })
 }
 
 /// Loads an image that serves the dashboard from this binary alone, under a tag of the user's choice.
@@ -90,7 +111,7 @@ pub(super) fn is_made_here(tag: &str) -> bool {
 }
 
 fn agent(own: &Path) -> LayerFile {
-    LayerFile { to: AGENT, from: own.to_owned() }
+    LayerFile { to: AGENT.to_owned(), from: own.to_owned() }
 }
 
 fn prepared(program: Vec<String>, digest: String, env: BTreeMap<String, String>) -> Prepared {
@@ -105,7 +126,7 @@ async fn usable(path: &Path, machine: Machine, what: &'static str) -> Result<Str
 
 /// Checks that a binary runs in an image with nothing else in it.
 pub(super) fn check_static(path: &Path, machine: Machine, what: &str) -> Result<(), EngineError> {
-    if binary::check(path, machine)?.dynamic {
+    if binary::check(path, machine)?.loader.is_some() {
         return Err(EngineError::new(format!(
             "put {what} {} into an image: it needs a dynamic loader",
             path.display()

@@ -24,6 +24,7 @@ use self::folder::Base;
 use self::launch::Waiting;
 use self::loopback::{Block, NODES_MAX};
 use super::binary::{self, Machine};
+use super::libraries::{self, Libraries};
 use super::{
     Binding, Build, ByteStream, Capabilities, Engine, EngineError, Found, Launch, NodeBinding, OwnerState, Prepared,
     check_names,
@@ -205,9 +206,14 @@ fn prepare_one(own: &Path, build: &Build) -> Result<Prepared, EngineError> {
                 .mend("use `--engine docker`, or give a binary in place of the image"));
         }
     };
-    binary::check(&path, Machine::here())?;
+    let elf = binary::check(&path, Machine::here())?;
     let digest = binary::digest(&path)?;
-    Ok(Prepared { program: vec![shown(&path)], digest, env: BTreeMap::new() })
+    // A node gets nothing of this environment but what its loader needs.
+    let env = match Libraries::of(&path, elf)? {
+        Some(_) => std::env::var(libraries::VARIABLE).ok().map(|value| (libraries::VARIABLE.to_owned(), value)),
+        None => None,
+    };
+    Ok(Prepared { program: vec![shown(&path)], digest, env: env.into_iter().collect() })
 }
 
 /// Ends a run's processes and removes its folders, until a look finds nothing more; tells what went and what did not.

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use super::{cosmos_sdk, custom};
 use crate::topology::diagnostic::Problem;
 use crate::topology::families::{
     COMETBFT_APPS, COMETBFT_DATABASES, COMETBFT_VERSIONS, GNOLAND_DATABASES, REFERENCE_OPTIONS, TENDERDASH_APPS,
 };
-use crate::topology::reader::{At, Fields, Reader};
+use crate::topology::reader::{At, Fields, Reader, listed};
 use crate::topology::tree::Tree;
 use crate::topology::types::{Chain, Cometbft, Gnoland, Reference, Tenderdash};
 use crate::topology::units;
 
-const FAMILIES: &[&str] = &["reference", "cometbft", "gnoland", "tenderdash"];
+const FAMILIES: &[&str] = &["reference", "cometbft", "gnoland", "tenderdash", "cosmos-sdk", "custom"];
 /// Highest number of blocks that are built before a run.
 const BUILT_MAX: u64 = 10_000_000;
 /// Highest height that a topology may name.
@@ -30,16 +31,17 @@ pub(super) fn chain(reader: &mut Reader, at: &At) -> Option<ChainSection> {
     let families: Vec<_> = fields.iter().filter(|(key, _)| FAMILIES.contains(key)).collect();
     match &families[..] {
         [("reference", at)] => reference(reader, at),
+        [("custom", at)] => custom::chain(reader, at),
+        [("cosmos-sdk", at)] => cosmos_sdk::chain(reader, at),
         [("gnoland", at)] => gnoland(reader, at),
         [("tenderdash", at)] => tenderdash(reader, at),
         [(_, at)] => cometbft(reader, at),
         [] => {
             let title = "`chain` names no node family";
-            reader.push(
-                Problem::at_key("missing-key", &fields.path, title)
-                    .label("needs one")
-                    .help("write `chain: { reference: {} }`, or another family: `cometbft`, `gnoland`, `tenderdash`"),
-            );
+            reader.push(Problem::at_key("missing-key", &fields.path, title).label("needs one").help(format!(
+                "write `chain: {{ reference: {{}} }}`, or name one of {}",
+                listed(FAMILIES.iter().copied())
+            )));
             None
         }
         [_, (_, second), ..] => {
@@ -50,11 +52,11 @@ pub(super) fn chain(reader: &mut Reader, at: &At) -> Option<ChainSection> {
     }
 }
 
-fn initial_height(reader: &mut Reader, fields: &Fields) -> Option<u64> {
+pub(super) fn initial_height(reader: &mut Reader, fields: &Fields) -> Option<u64> {
     fields.get("initial_height").map_or(Some(1), |at| reader.whole(&at, 1, HEIGHT_MAX))
 }
 
-fn block_time(reader: &mut Reader, fields: &Fields, default_ms: u64) -> Option<u64> {
+pub(super) fn block_time(reader: &mut Reader, fields: &Fields, default_ms: u64) -> Option<u64> {
     let Some(at) = fields.get("block_time") else { return Some(default_ms) };
     let ms = reader.unit(&at, "200ms", units::duration_ms)?;
     if ms == 0 {

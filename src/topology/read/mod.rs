@@ -3,6 +3,8 @@
 pub(super) mod bench;
 mod builds;
 mod chain;
+mod cosmos_sdk;
+mod custom;
 mod expect;
 mod faults;
 mod nodes;

@@ -74,8 +74,8 @@ fn group(
     consent(reader, &fields, sync_latency.as_ref());
     let watch = fields.get("watch").map_or(Some(None), |at| watch(reader, &at, sync_latency.as_ref()));
     let options = options(reader, &fields);
-    if let (Some(at), Some(Chain::Cometbft(_) | Chain::Gnoland(_) | Chain::Tenderdash(_))) =
-        (fields.get("options"), chain)
+    if let (Some(at), Some(chain)) = (fields.get("options"), chain)
+        && !matches!(chain, Chain::Reference(_))
     {
         only_reference(reader, &at, "`options`");
     }
@@ -155,7 +155,7 @@ pub(super) fn storage(reader: &mut Reader, fields: &Fields, chain: Option<&Chain
     let Some(at) = fields.get("storage") else {
         return Some(matches!(chain, Some(Chain::Reference(_))).then(|| "per-block".to_owned()));
     };
-    if let Some(Chain::Cometbft(_) | Chain::Gnoland(_) | Chain::Tenderdash(_)) = chain {
+    if chain.is_some_and(|chain| !matches!(chain, Chain::Reference(_))) {
         only_reference(reader, &at, "storage disciplines");
         return None;
     }

@@ -65,6 +65,7 @@ fn request(program: &str, tier: Tier) -> StartRequest {
     let arguments = ["--exact", "agent::program::program", "--nocapture", "--test-threads=1"];
     StartRequest {
         command: [own].into_iter().chain(arguments.map(str::to_owned)).collect(),
+        input: String::new(),
         env: BTreeMap::from([(PROGRAM.to_owned(), program.to_owned())]),
         tier,
         layout: layout(),
