@@ -28,8 +28,8 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq)]
 enum Place {
     Path(Path, Spot),
-    /// A piece of a line of the value there, as both are written in it.
-    Within(Path, String, String),
+    /// A piece of a line of the value there, as both are written in it; seldom, and large, so apart.
+    Within(Box<(Path, String, String)>),
     /// Bytes of the text.
     Span(Range<usize>),
     /// Bytes of an argument of `--set`, by its position.
@@ -50,7 +50,8 @@ impl Problem {
 
     /// Something wrong with a piece of one line of the text at `path`.
     pub fn within(code: &'static str, path: &Path, line: &str, piece: &str, title: impl Into<String>) -> Self {
-        Self { place: Place::Within(path.clone(), line.to_owned(), piece.to_owned()), ..Self::new(code, path, title) }
+        let place = Place::Within(Box::new((path.clone(), line.to_owned(), piece.to_owned())));
+        Self { place, ..Self::new(code, path, title) }
     }
 
     /// Something wrong with these bytes of the text.
@@ -65,13 +66,16 @@ impl Problem {
 
     /// The same problem, shown at `to` where it lies at or below `from`; `None` where it lies elsewhere.
     pub(super) fn moved(mut self, from: &Path, to: &Path) -> Option<Self> {
-        match &self.place {
-            Place::Path(path, _) | Place::Within(path, ..) if from.holds(path) => {
-                self.place = Place::Path(to.clone(), Spot::Value);
-                Some(self)
-            }
-            _ => None,
+        let path = match &self.place {
+            Place::Path(path, _) => path,
+            Place::Within(within) => &within.0,
+            Place::Span(_) | Place::Argument(..) => return None,
+        };
+        if !from.holds(path) {
+            return None;
         }
+        self.place = Place::Path(to.clone(), Spot::Value);
+        Some(self)
     }
 
     /// Says what stands at the place.
@@ -105,7 +109,7 @@ impl Source {
     fn find(&self, place: &Place) -> Place {
         let (path, spot) = match place {
             Place::Path(path, spot) => (path, spot),
-            Place::Within(path, line, piece) => return self.find_within(path, line, piece),
+            Place::Within(within) => return self.find_within(&within.0, &within.1, &within.2),
             Place::Span(_) | Place::Argument(..) => return place.clone(),
         };
         let sets = self.sets.iter().enumerate().rev();
