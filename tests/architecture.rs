@@ -19,7 +19,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("judge", &["timeline"]),
     ("report", &["judge", "timeline"]),
     ("results", &["judge", "timeline"]),
-    ("run", &["judge", "results", "chain", "engine", "agent_client", "fault", "plan", "timeline"]),
+    ("run", &["judge", "results", "chain", "engine", "agent_client", "fault", "plan", "topology", "timeline"]),
     ("bench", &["run", "results", "chain", "engine", "agent_client", "plan", "topology", "timeline"]),
     ("dashboard", &["report", "results", "judge", "timeline"]),
     (

@@ -50,13 +50,22 @@ pub fn cpus() -> Vec<u32> {
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).filter_map(|cpu| u32::try_from(cpu).ok()).collect()
 }
 
+/// Which processors run what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cores {
+    /// The syncing node.
+    pub node: Vec<u32>,
+    /// Its peers.
+    pub peers: Vec<u32>,
+}
+
 /// Cores for the syncing node and for its peers, half each; `None` where there are too few.
-pub fn split(cpus: &[u32]) -> Option<(Vec<u32>, Vec<u32>)> {
+pub fn split(cpus: &[u32]) -> Option<Cores> {
     if cpus.len() < 2 {
         return None;
     }
     let (peers, node) = cpus.split_at(cpus.len() / 2);
-    Some((node.to_vec(), peers.to_vec()))
+    Some(Cores { node: node.to_vec(), peers: peers.to_vec() })
 }
 
 /// The processor as it names itself.
@@ -90,8 +99,8 @@ mod tests {
 
     #[test]
     fn cores_are_shared_and_one_is_too_few() {
-        assert_eq!(split(&[0, 1]), Some((vec![1], vec![0])));
-        assert_eq!(split(&[0, 1, 2, 3, 4]), Some((vec![2, 3, 4], vec![0, 1])));
+        assert_eq!(split(&[0, 1]), Some(Cores { node: vec![1], peers: vec![0] }));
+        assert_eq!(split(&[0, 1, 2, 3, 4]), Some(Cores { node: vec![2, 3, 4], peers: vec![0, 1] }));
         assert_eq!(split(&[3]), None);
         assert!(!cpus().is_empty());
     }

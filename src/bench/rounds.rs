@@ -10,7 +10,7 @@ use super::cell::{self, Measured};
 use super::conclude::conclude;
 use super::design::{Cell, Design, latency_quantiles};
 use super::gathered::{Gathered, cell_result};
-use super::machine::{self, Pressure};
+use super::machine::{self, Cores, Pressure};
 use super::result::{BenchResult, Disk, RoundResult, Setup, VERSION};
 use super::samples::Look;
 use super::schedule::order;
@@ -268,7 +268,7 @@ fn setup(
     design: &Design,
     session: &Session,
     facts: &Facts,
-    (cpus, split): (&[u32], Option<(Vec<u32>, Vec<u32>)>),
+    (cpus, cores): (&[u32], Option<Cores>),
     probe: &crate::agent_client::protocol::Probe,
 ) -> Setup {
     let quantile = |share: usize| {
@@ -284,7 +284,7 @@ fn setup(
         let (heights, txs, size) = (of.heights, of.transactions_per_block, of.transaction_size);
         format!("{heights} blocks of {txs} transactions of {size} B, {} validators", of.validators)
     });
-    let (node_cpus, peer_cpus) = split.unwrap_or_default();
+    let Cores { node: node_cpus, peers: peer_cpus } = cores.unwrap_or_default();
     Setup {
         midflush: facts.midflush.clone(),
         engine: ground.engine.capabilities().name,

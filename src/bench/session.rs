@@ -13,6 +13,7 @@ use super::BenchError;
 use super::design::{Cell, Design, SYNC, peers};
 use super::fixture::{self, Data, Known};
 use super::link::Links;
+use super::machine::Cores;
 use crate::agent_client::protocol::{CloneRequest, PinRequest, Signal, SignalRequest, StartRequest};
 use crate::agent_client::{Client, ClientErrorKind};
 use crate::chain::{Chain, Made, NodeFiles};
@@ -73,7 +74,7 @@ impl Session {
     pub(super) async fn start(
         ground: &Ground<'_>,
         design: &Design,
-        cpus: Option<&(Vec<u32>, Vec<u32>)>,
+        cores: Option<&Cores>,
         cancel: &CancellationToken,
     ) -> Result<Self, BenchError> {
         let mut data = Vec::new();
@@ -92,8 +93,8 @@ impl Session {
                     )));
                 }
             }
-            if let Some((node, peers)) = cpus {
-                let cpus = if name.starts_with("chain-") { peers } else { node };
+            if let Some(cores) = cores {
+                let cpus = if name.starts_with("chain-") { &cores.peers } else { &cores.node };
                 client.pin(&PinRequest { cpus: cpus.clone() }).await.map_err(failed("pin"))?;
             }
         }
