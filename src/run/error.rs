@@ -51,7 +51,7 @@ pub enum RunError {
         reason: String,
     },
     /// The node's own command line could not set up the chain.
-    #[error("failed to set up the chain with the node's own command line: {reason}")]
+    #[error("set up the chain with the node's own command line: {reason}")]
     SetUp {
         /// Why not: the command, how it ended, and its last lines.
         reason: String,

@@ -76,6 +76,7 @@ fn a_command_line_that_differs_is_shown_with_what_it_printed() {
     let output = run(results.path(), "process", Path::new(env!("CARGO_BIN_EXE_midflush")));
     assert_eq!(output.status.code(), Some(3));
     let verdict = text(&output.stdout);
+    assert!(!verdict.contains("failed to failed"), "{verdict}");
     for part in [
         "midflush init midflush --chain-id cosmos-1 --home .` ended with exit code 2",
         "unrecognized subcommand 'init'",
