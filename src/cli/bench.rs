@@ -70,7 +70,7 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     let mut designed = design(&loaded.bench, args.seed).map_err(failed)?;
     find_programs(&mut designed, &args.file)?;
     let (engine, why) = engine(&args, &designed).await?;
-    eprintln!("{why}");
+    super::tell(format_args!("{why}"));
     let stop = CancellationToken::new();
     // Aborted with the set, at the latest when this function returns.
     let mut beside = JoinSet::new();
@@ -96,7 +96,7 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
 fn document(result: &BenchResult, file: Option<&Path>, name: &str, text: &str) -> Result<(), CliError> {
     let path = file.map_or_else(|| Path::new(&result.results).join(name), Path::to_path_buf);
     std::fs::write(&path, text).map_err(|e| CliError::tool(format!("write {}: {e}", path.display())))?;
-    eprintln!("written: {}", path.display());
+    super::tell(format_args!("written: {}", path.display()));
     Ok(())
 }
 
@@ -135,7 +135,7 @@ async fn measure(
     // A run id of the engine has at most 60 characters, a bench's name as many.
     let run = format!("bench-{}-{:x}", now.strftime("%Y%m%d-%H%M%S"), std::process::id());
     let ground = Ground { engine, chain, cache: &cache, run, token: token()? };
-    let mut observe = |progress: rounds::Progress| eprintln!("{}", terminal::line(&progress));
+    let mut observe = |progress: rounds::Progress| super::tell(format_args!("{}", terminal::line(&progress)));
     let result = rounds::run(&loaded.bench, designed, &ground, facts, &mut observe, stop).await.map_err(failed)?;
     store::save(&folder, &result).map_err(failed)?;
     Ok(result)

@@ -27,12 +27,12 @@ pub(crate) fn run(args: &Args) -> Result<Code, CliError> {
     let planned = args.topology.plan()?;
     if args.json {
         let json = serde_json::to_string_pretty(&planned.plan);
-        println!("{}", json.map_err(|e| CliError::tool(format!("print the plan: {e}")))?);
+        super::say(format_args!("{}\n", json.map_err(|e| CliError::tool(format!("print the plan: {e}")))?));
         for note in &planned.loaded.notes {
-            eprintln!("note: {note}");
+            super::tell(format_args!("note: {note}"));
         }
     } else {
-        print!("{}", told(&planned));
+        super::say(told(&planned));
     }
     Ok(Code::Ok)
 }

@@ -20,6 +20,10 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
 
+    /// Only what belongs to this run
+    #[arg(long, value_name = "ID")]
+    run: Option<String>,
+
     /// Also remove node images that midflush made, unless a run is alive; they are made again when needed
     #[arg(long)]
     images: bool,
@@ -51,7 +55,7 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     let mut done = Done { version: 1, ..Done::default() };
     if args.engine.engine != Choice::Docker {
         match engines::process(&args.engine) {
-            Ok(engine) => clean_engine(engine.as_ref(), args.force, &mut done).await,
+            Ok(engine) => clean_engine(engine.as_ref(), &args, &mut done).await,
             Err(error) if args.engine.engine == Choice::Process => return Err(error),
             Err(error) => done.not_looked_at.push(error.message),
         }
@@ -60,7 +64,7 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
         match engines::docker(&args.engine).await {
             Ok(docker) => {
                 let docker = docker.detach_foreign(args.force);
-                clean_engine(&docker, args.force, &mut done).await;
+                clean_engine(&docker, &args, &mut done).await;
                 if args.images {
                     clean_images(&docker, &mut done).await;
                 }
@@ -73,21 +77,27 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
         }
     }
     if args.json {
-        println!("{}", serde_json::to_string(&done).map_err(|e| CliError::tool(format!("print the outcome: {e}")))?);
+        super::say(format_args!(
+            "{}\n",
+            serde_json::to_string(&done).map_err(|e| CliError::tool(format!("print the outcome: {e}")))?
+        ));
     } else {
-        print!("{}", told(&done));
+        super::say(told(&done));
     }
     let all_gone = done.failed.is_empty() && !done.kept.iter().any(|kept| kept.why == why(Action::ReportForeign));
     Ok(if all_gone { Code::Ok } else { Code::Tool })
 }
 
-async fn clean_engine(engine: &dyn Engine, force: bool, done: &mut Done) {
+async fn clean_engine(engine: &dyn Engine, args: &Args, done: &mut Done) {
     let found = match engine.list().await {
         Ok(found) => found,
         Err(error) => return done.failed.push(error.to_string()),
     };
     let mut runs = BTreeSet::new();
-    for (thing, action) in decide(&found, force) {
+    for (thing, action) in decide(&found, args.force) {
+        if args.run.is_some() && thing.run != args.run {
+            continue;
+        }
         match (action.removes(), thing.run.clone()) {
             (true, Some(run)) => {
                 runs.insert(run);

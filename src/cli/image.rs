@@ -35,11 +35,11 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
             engines::own_binary(&engine).map_err(|e| CliError::tool(format!("find midflush's own binary: {e}")))?;
         let archive = local_image_archive(&own, &args.tag).map_err(CliError::tool)?;
         std::fs::write(&file, archive).map_err(|e| CliError::tool(format!("write {}: {e}", file.display())))?;
-        println!("wrote {} with the image {}", file.display(), args.tag);
+        super::say(format_args!("wrote {} with the image {}\n", file.display(), args.tag));
         return Ok(Code::Ok);
     }
     let docker = engines::docker(&engine).await.map_err(CliError::tool)?;
     let id = docker.load_local_image(&args.tag).await.map_err(CliError::tool)?;
-    println!("loaded {} ({id}) into {}", args.tag, docker.about());
+    super::say(format_args!("loaded {} ({id}) into {}\n", args.tag, docker.about()));
     Ok(Code::Ok)
 }

@@ -64,7 +64,7 @@ fn judge_timeline(input: impl BufRead) -> Result<(RunReport, Judgement), ReadErr
         report.push(&record?);
     }
     if let Some(torn) = reader.torn() {
-        eprintln!("midflush: line {} is torn after {} bytes and was left out", torn.line, torn.bytes);
+        super::tell(format_args!("midflush: line {} is torn after {} bytes and was left out", torn.line, torn.bytes));
     }
     let judgement = report.judgement("");
     Ok((report, judgement))

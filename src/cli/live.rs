@@ -45,7 +45,7 @@ impl LiveDisplay {
             match &self.terminal {
                 // A terminal that went away must not end the run.
                 Some(terminal) => drop(terminal.bars.println(words::cut(&line, LINE_MAX))),
-                None => eprintln!("{line}"),
+                None => super::tell(format_args!("{line}")),
             }
         }
         if let Some(terminal) = &mut self.terminal

@@ -130,7 +130,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(code) => code.into(),
         Err(error) => {
-            eprintln!("{error}");
+            tell(&error);
             error.code.into()
         }
     }
@@ -141,9 +141,18 @@ pub(crate) fn say(text: impl std::fmt::Display) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => eprintln!("midflush: failed to print: {error}"),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            tell(format_args!("midflush: failed to print: {error}"))
+        }
         _ => {}
     }
+}
+
+/// Prints a line on stderr. Whoever read it may be gone, such as a closed terminal: that must not end a run, which would
+/// leave its nodes behind.
+pub(crate) fn tell(text: impl std::fmt::Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// Runs a command's future on a runtime that ends with it.

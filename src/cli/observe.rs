@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::run::StopSignals;
 use super::{CliError, Code, chains};
 use crate::agent::{Observation, Supervisor, Tapped, observe};
 use crate::agent_client::protocol::{Signal, StartRequest};
@@ -88,7 +89,11 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     let folder = std::env::current_dir().map_err(|e| CliError::tool(format!("find the working folder: {e}")))?;
     supervisor.start_observed(request(&args), &folder, tap).map_err(CliError::tool)?;
     let began = Instant::now();
-    let ended = watch(&supervisor, args.time).await;
+    let mut stop = StopSignals::new().map_err(|e| CliError::tool(format!("watch signals: {e}")))?;
+    let (ended, stopped) = tokio::select! {
+        ended = watch(&supervisor, args.time) => (ended, false),
+        () = stop.next() => (None, true),
+    };
     let seconds = began.elapsed().as_secs_f64();
     tokio::task::block_in_place(|| supervisor.shut_down());
     let collected = collector.join().unwrap_or_default();
@@ -97,15 +102,22 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     };
     let report = Report { version: 1, seconds, holes: holes(&supervisor), observation };
     if args.json {
-        println!("{}", serde_json::to_string(&report).map_err(|e| CliError::tool(format!("print the outcome: {e}")))?);
+        super::say(format_args!(
+            "{}\n",
+            serde_json::to_string(&report).map_err(|e| CliError::tool(format!("print the outcome: {e}")))?
+        ));
     } else {
-        print!("{}", told(&report));
+        super::say(told(&report));
     }
     if let Some((exit, tail)) = ended {
-        eprintln!("midflush: the node ended by itself ({}); its last lines:\n{}", exit_words(exit), tail.join("\n"));
+        super::tell(format_args!(
+            "midflush: the node ended by itself ({}); its last lines:\n{}",
+            exit_words(exit),
+            tail.join("\n")
+        ));
         return Ok(Code::Tool);
     }
-    Ok(Code::Ok)
+    Ok(if stopped { Code::Interrupted } else { Code::Ok })
 }
 
 fn families(name: &str) -> Result<Vec<(String, Layout)>, CliError> {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -53,9 +54,9 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     let chosen = engines::choose(&args.engine).await?;
     check_engine(&planned, &chosen.engine.capabilities())?;
     planned.find_program()?;
-    eprintln!("{}", chosen.why);
+    super::tell(format_args!("{}", chosen.why));
     for note in &planned.loaded.notes {
-        eprintln!("note: {note}");
+        super::tell(format_args!("note: {note}"));
     }
     let stop = CancellationToken::new();
     // Aborted with the set, at the latest when this function returns.
@@ -67,7 +68,7 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
             DashboardError::NeedsToken { .. } => CliError::input(format!("cannot {error}")),
             other => CliError::tool(other),
         })?;
-        eprintln!("Page: http://{}/", page.address());
+        super::tell(format_args!("Page: http://{}/", page.address()));
         beside.spawn(async move {
             if let Err(error) = page.serve().await {
                 tracing::warn!(%error, "the page ended");
@@ -115,10 +116,10 @@ async fn experiment(
     let outcome = outcome.map_err(CliError::tool)?;
     let judgement = verdict(args, &folder)?;
     for (node, rpc) in &outcome.kept {
-        eprintln!("kept: {node} {rpc}");
+        super::tell(format_args!("kept: {node} {rpc}"));
     }
     if !outcome.kept.is_empty() {
-        eprintln!("Stop them with: midflush clean --run {run}");
+        super::tell(format_args!("Stop them with: midflush clean --run {run}"));
     }
     Ok(judge::code(&judgement))
 }
@@ -232,22 +233,39 @@ pub(crate) fn cache_folder() -> PathBuf {
         .join("midflush")
 }
 
+/// The signals with which users and systems ask a program to stop: Ctrl-C, SIGTERM, and SIGHUP of a terminal that went away.
+pub(crate) struct StopSignals([Signal; 3]);
+
+impl StopSignals {
+    /// Watches them from now on; none ends the process any more.
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?]))
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
 /// The first Ctrl-C (or SIGTERM) stops the run in order; the second one ends the process at once.
 pub(crate) async fn watch_signals(stop: CancellationToken) {
-    let mut term = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        Ok(term) => term,
-        Err(error) => return tracing::warn!(%error, "SIGTERM cannot be watched"),
+    let mut signals = match StopSignals::new() {
+        Ok(signals) => signals,
+        Err(error) => return tracing::warn!(%error, "signals cannot be watched"),
     };
     for count in 0.. {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = term.recv() => {}
-        }
+        signals.next().await;
         if count == 0 {
-            eprintln!("Stopping and removing everything of this run; once more to leave at once.");
+            super::tell(format_args!("Stopping and removing everything of this run; once more to leave at once."));
             stop.cancel();
         } else {
-            eprintln!("Left at once. `midflush clean` removes what is left.");
+            super::tell(format_args!("Left at once. `midflush clean` removes what is left."));
             std::process::exit(i32::from(Code::Interrupted as u8));
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args) -> Result<Code, CliError> {
     if args.json {
         say(format!("{}\n", serde_json::json!({"version": 1, "results": results, "runs": runs})));
     } else if runs.is_empty() {
-        eprintln!("no runs in `{}`", results.display());
+        super::tell(format_args!("no runs in `{}`", results.display()));
     } else {
         say(table(&runs));
     }

@@ -36,7 +36,7 @@ pub(super) async fn run(args: Args) -> Result<Code, CliError> {
     })?;
     let address = dashboard.address();
     let hint = if with_token { "?token=..." } else { "" };
-    eprintln!("midflush: results in `{results}` are at http://{address}/{hint} (Ctrl-C ends)");
+    super::tell(format_args!("midflush: results in `{results}` are at http://{address}/{hint} (Ctrl-C ends)"));
     let signal = async {
         asked_to_stop().await;
         stop.cancel();

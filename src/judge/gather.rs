@@ -19,6 +19,7 @@ impl Gather {
         model.end.last_us = model.end.last_us.max(at);
         match &record.event {
             Event::RunStarted(start) => {
+                model.complete = true;
                 model.identity = Identity {
                     run: start.run.clone(),
                     topology: start.topology.clone(),

@@ -6,6 +6,9 @@ use crate::plan::Plan;
 /// Blocks that must be made after the last fault before agreement means anything.
 const BLOCKS_AFTER: u64 = 2;
 
+/// Blocks that a run makes at least, so that there is something to agree on.
+const BLOCKS_MIN: u64 = 5;
+
 /// Time for the nodes to agree where the topology names none, in milliseconds.
 const CONVERGE_WITHIN_MS: u64 = 60_000;
 
@@ -45,7 +48,8 @@ pub fn settled(progress: &Progress, plan: &Plan, quiet: Option<Quiet>, now_us: u
     if let Some(halt) = plan.expect.halt_height {
         return halted(progress, halt, now_us, late);
     }
-    let target = quiet.best + BLOCKS_AFTER;
+    let made = (plan.initial_height + plan.built_blocks).saturating_sub(1) + BLOCKS_MIN;
+    let target = (quiet.best + BLOCKS_AFTER).max(made);
     let behind: Vec<String> = plan
         .nodes
         .iter()

@@ -192,7 +192,11 @@ impl Unit {
             Order::Arm(arm) => {
                 self.armed.insert(arm.fault.clone(), arm.clone());
                 let running = self.parts.running.borrow().is_some();
-                if running { self.parts.client.arm(&arm).await } else { Ok(()) }
+                match if running { self.parts.client.arm(&arm).await } else { Ok(()) } {
+                    // It has just ended; the next start takes the fault along.
+                    Err(error) if error.refused_with() == Some(CONFLICT) => Ok(()),
+                    done => done,
+                }
             }
             Order::Disarm(fault) => {
                 let was = self.armed.remove(&fault).is_some();

@@ -138,6 +138,39 @@ pub(super) struct File {
     pub(super) claims: Option<Value>,
 }
 
+impl File {
+    /// Whether anything beside hash tables and settings was observed.
+    pub(super) fn tells_more_than_hashes(&self) -> bool {
+        let lists = [
+            self.same_hash.len(),
+            self.heights.len(),
+            self.shards.len(),
+            self.rpc.len(),
+            self.logs.len(),
+            self.starts.len(),
+            self.exits.len(),
+            self.triples.len(),
+            self.parts.len(),
+            self.sign_states.len(),
+            self.votes.len(),
+            self.config.len(),
+            self.twins.len(),
+            self.events.len(),
+            self.rates.len(),
+            self.findings.len(),
+        ];
+        let single = [
+            self.host.is_some(),
+            self.block_times.is_some(),
+            self.clock_skew.is_some(),
+            self.sweep.is_some(),
+            self.compare.is_some(),
+            self.result.is_some(),
+        ];
+        lists.iter().any(|count| *count > 0) || single.contains(&true)
+    }
+}
+
 /// Node family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]

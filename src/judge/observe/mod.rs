@@ -58,6 +58,7 @@ pub fn judge_observation(text: &str) -> Result<Judgement, ObservationError> {
     clock::check(&file, &models, &mut said)?;
     measure::check(&file, &mut said);
     told(&file, &mut said);
+    nothing_seen(&file, &models, &mut said);
     let all: Vec<&Model> = models.iter().collect();
     let mut judgement = conclude(&all, said);
     // There are no records to point at.
@@ -66,6 +67,22 @@ pub fn judge_observation(text: &str) -> Result<Judgement, ObservationError> {
         finding.consequences.iter_mut().for_each(|c| c.evidence.clear());
     }
     Ok(judgement)
+}
+
+/// No finding must not pass for agreement where nothing was looked at, or only one node's hashes.
+fn nothing_seen(file: &File, models: &[Model], said: &mut Said) {
+    let compared: u64 = models.iter().map(|m| m.states.compared() + m.blocks.compared()).sum();
+    let hashes = file.app_hashes.is_some() || file.block_ids.is_some();
+    if !said.findings.is_empty() || !said.notes.is_empty() || compared > 0 || file.tells_more_than_hashes() {
+        return;
+    }
+    let what =
+        if hashes { "hashes of one node only, and nothing to compare them with" } else { "nothing was observed" };
+    said.findings.push(
+        Finding::new(Verdict::Inconclusive, what)
+            .why("what was not seen cannot be judged")
+            .next("observe two nodes at least"),
+    );
 }
 
 fn parse(text: &str) -> Result<File, ObservationError> {
