@@ -49,8 +49,9 @@ impl Interceptor {
             self.reply(held, answer);
         }
         let _gone = kill_process_group(self.pid, Signal::STOP);
-        if !self.stands_still() {
-            gate.hole("not_still", format!("the node's threads did not stop within {} s", STILL_MAX.as_secs()));
+        if let Err(moving) = self.stand_still() {
+            let limit = STILL_MAX.as_secs();
+            gate.hole("not_still", format!("the node's threads did not stop within {limit} s: {moving}"));
         }
         gate.hear();
         gate.arms.retain(|other| other.fault != arm.fault);
@@ -96,23 +97,24 @@ impl Interceptor {
         (!gate.dead).then_some(gate)
     }
 
-    /// Waits until every thread is stopped, dead or held by us; `false` if some still move in the end. Two looks in a
-    /// row must agree, since a thread may begin another between two entries of one look.
-    fn stands_still(&self) -> bool {
+    /// Waits until every thread is stopped, dead or held by us; the error tells what those do that still move in the end.
+    /// Two looks in a row must agree, since a thread may begin another between two entries of one look.
+    fn stand_still(&self) -> Result<(), String> {
         let pid = self.pid.as_raw_nonzero().get();
         let until = Instant::now() + STILL_MAX;
         let mut quiet = 0;
         while quiet < 2 {
-            if Instant::now() >= until {
-                return false;
+            let moving: Vec<i32> = procfs::moving(pid).into_iter().filter(|tid| !self.is_outstanding(*tid)).collect();
+            let still = moving.is_empty();
+            if !still && Instant::now() >= until {
+                return Err(moving.into_iter().map(|tid| procfs::doing(pid, tid)).collect::<Vec<_>>().join("; "));
             }
-            let still = procfs::moving(pid).into_iter().all(|tid| self.is_outstanding(tid));
             quiet = if still { quiet + 1 } else { 0 };
             if !still {
                 std::thread::sleep(LOOK_EVERY);
             }
         }
-        true
+        Ok(())
     }
 
     fn hold_behind_stop<'a>(&'a self, mut gate: MutexGuard<'a, Gate>) -> Option<MutexGuard<'a, Gate>> {

@@ -96,6 +96,17 @@ pub(crate) fn moving(pid: i32) -> Vec<i32> {
         .collect()
 }
 
+/// What a thread does, for diagnosing one that does not stop: its state, where in the kernel it waits, and its call.
+pub(crate) fn doing(pid: i32, tid: i32) -> String {
+    let read = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    let stat = read("stat");
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?');
+    format!("thread {tid} state {state}, waits in {}, call {}", read("wchan"), read("syscall"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
