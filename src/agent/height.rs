@@ -4,6 +4,10 @@
 //! blocks in the same page, block parts, transactions that a stranger made. So a number counts only when it
 //! continues the chain: from the height on disk up, without a gap. Where nothing continues it (the first block of a
 //! chain that starts at 1,000, a count that went wrong), the largest number is taken, and said not to continue.
+//!
+//! The logs of LevelDB and Pebble are cut into blocks of 32 KiB, each begun with a header and each a write of its own
+//! (LevelDB's `log_format.md`, Pebble's `record` package). About once in five thousand blocks of a chain the cut falls
+//! into the key, so a key is also read on over such a cut.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +15,12 @@ use std::collections::BTreeSet;
 const DIGITS_MAX: usize = 20;
 /// Numbers kept for one flush at most: a window larger than this is not decoded.
 const KEPT_MAX: usize = 200_000;
+/// Bytes of the header of a piece of a record: checksum, length and type; Pebble adds the log's number, and lately an
+/// offset.
+const PIECE_HEADERS: [usize; 3] = [7, 11, 19];
+/// Where its type is, and the types of a middle and a last piece: LevelDB's, and the two of Pebble that add a number.
+const PIECE_TYPE: usize = 6;
+const LATER_PIECES: [u8; 6] = [3, 4, 7, 8, 11, 12];
 /// Numbers further away from the height on disk are not heights.
 const AHEAD_MAX: u64 = 10_000_000;
 
@@ -34,16 +44,30 @@ pub(crate) struct Decoder {
     possible: BTreeSet<u64>,
     // The numbers as they stand there.
     whole: BTreeSet<u64>,
+    // The end of the last write, if a key may go on behind it.
+    cut: Vec<u8>,
 }
 
 impl Decoder {
     /// For a flush on top of `base`.
     pub(crate) fn new(base: u64) -> Self {
-        Self { base, possible: BTreeSet::new(), whole: BTreeSet::new() }
+        Self { base, possible: BTreeSet::new(), whole: BTreeSet::new(), cut: Vec::new() }
     }
 
     /// Looks at the bytes of one write.
     pub(crate) fn look(&mut self, bytes: &[u8], prefix: &[u8]) {
+        let cut = std::mem::take(&mut self.cut);
+        if !cut.is_empty() && bytes.get(PIECE_TYPE).is_some_and(|kind| LATER_PIECES.contains(kind)) {
+            for rest in PIECE_HEADERS.iter().filter_map(|header| bytes.get(*header..)) {
+                let joined = [&cut, &rest[..rest.len().min(prefix.len() + DIGITS_MAX)]].concat();
+                self.take(&joined, prefix);
+            }
+        }
+        self.take(bytes, prefix);
+        self.cut = begun_key(bytes, prefix).to_vec();
+    }
+
+    fn take(&mut self, bytes: &[u8], prefix: &[u8]) {
         for digits in numbers(bytes, prefix) {
             let mut number = 0u64;
             for digit in digits.iter().map(|byte| u64::from(byte - b'0')) {
@@ -80,6 +104,18 @@ impl Decoder {
         }
         self.whole.last().map(|height| Decoded { height: *height, window: 1, continues: false })
     }
+}
+
+/// The end of `bytes` that may be the beginning of a key: a part of the prefix, or all of it with digits.
+fn begun_key<'a>(bytes: &'a [u8], prefix: &[u8]) -> &'a [u8] {
+    let longest = bytes.len().min(prefix.len() + DIGITS_MAX);
+    let begins = |length: &usize| {
+        let end = &bytes[bytes.len() - length..];
+        let (key, digits) = end.split_at(prefix.len().min(end.len()));
+        prefix.starts_with(key) && digits.iter().all(u8::is_ascii_digit)
+    };
+    let length = (1..=longest).rev().find(begins).unwrap_or(0);
+    &bytes[bytes.len() - length..]
 }
 
 /// All numbers behind `prefix` in `bytes`, without leading zeros: what an observer shows of an unknown node.
@@ -121,6 +157,24 @@ mod tests {
     #[test]
     fn a_stranger_s_number_does_not_move_the_height() {
         assert_eq!(decode(125, &["P:126:0 send H:999999", "H:126"]), continues(126, 1));
+    }
+
+    #[test]
+    fn a_key_that_a_log_s_block_cuts_is_read_on_behind_the_header() {
+        let headers: [&[u8]; 3] = [&[9, 9, 9, 9, 1, 0, 4], &[9, 9, 9, 9, 1, 0, 3], &[9, 9, 9, 9, 1, 0, 8, 5, 0, 0, 0]];
+        let key = b"..H:6976";
+        for header in headers {
+            for at in 3..key.len() {
+                let mut decoder = Decoder::new(6975);
+                decoder.look(&key[..at], b"H:");
+                decoder.look(&[header, &key[at..], b"\x01value".as_slice()].concat(), b"H:");
+                assert_eq!(decoder.decoded(), continues(6976, 1), "cut at {at} by {header:?}");
+            }
+        }
+        let mut decoder = Decoder::new(6975);
+        decoder.look(b"..H:69", b"H:");
+        decoder.look(b"another file76", b"H:");
+        assert_eq!(decoder.decoded(), None);
     }
 
     #[test]

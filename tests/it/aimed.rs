@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use midflush::agent_client::protocol::{Arm, ArmAction, StartRequest};
@@ -15,7 +16,13 @@ use midflush::judge::predict;
 use midflush::plan::{NodePlan, Plan};
 use midflush::timeline::{Address, Exit, FaultId, Landed, Layout, NodeEvent, Tier};
 
-use crate::network::DEADLINE;
+use crate::network::{DEADLINE, until};
+
+/// Blocks that the rest must be ahead before a node is expected to block-sync: one that is a block or two behind goes on in
+/// consensus at once.
+const AHEAD: u64 = 10;
+/// How long one start may take to come to its address.
+const LANDS_WITHIN: Duration = Duration::from_secs(240);
 
 struct ThroughEngine {
     engine: Arc<ProcessEngine>,
@@ -41,7 +48,7 @@ pub(crate) struct Net {
 }
 
 /// One node's events, read on.
-pub(crate) struct Victim<'a> {
+struct Victim<'a> {
     chain: &'a dyn Chain,
     home: PathBuf,
     client: Arc<Client>,
@@ -111,13 +118,40 @@ impl Net {
     }
 
     /// The node whose events are followed; it is not started yet.
-    pub(crate) async fn victim<'a>(&self, chain: &'a dyn Chain, node: usize) -> Victim<'a> {
+    async fn victim<'a>(&self, chain: &'a dyn Chain, node: usize) -> Victim<'a> {
         let node = &self.plan.nodes[node];
         let client = Arc::clone(&self.clients[&node.name]);
         let events = client.events(0).await.expect("events");
         let request = self.request(chain, node, Tier::Record);
         let home = self.binding.nodes[&node.name].home.clone();
         Victim { chain, home, client, events, layout: request.layout.clone(), request, last: None }
+    }
+
+    /// Starts and kills one node at each address in turn, and starts it once more. `others` go on meanwhile.
+    pub(crate) async fn kill_at_each(&self, chain: &dyn Chain, node: usize, others: usize, addresses: &[(&str, &str)]) {
+        let mut victim = self.victim(chain, node).await;
+        let mut last = 0;
+        for (name, address) in addresses {
+            if address.contains("block_sync") {
+                self.reach(chain, others, last + AHEAD).await;
+            }
+            let landed = victim.start_and_kill(name, address).await;
+            println!("{name}: {landed}, window {}", landed.window);
+            last = landed.height;
+        }
+        victim.start_and_leave().await;
+    }
+
+    /// Waits until a node answers with this height or a later one.
+    async fn reach(&self, chain: &dyn Chain, node: usize, wanted: u64) {
+        let place = &self.binding.nodes[&self.plan.nodes[node].name];
+        let url = format!("http://{}:{}{}", place.ip, place.rpc_port, chain.rpc().status_request());
+        until(&format!("height {wanted} of the others"), async || {
+            let answer = reqwest::Client::new().get(&url).timeout(DEADLINE).send().await.ok()?;
+            let status = chain.rpc().status(&answer.bytes().await.ok()?).ok()?;
+            (status.height >= wanted).then_some(())
+        })
+        .await;
     }
 
     /// Ends all of it.
@@ -149,7 +183,12 @@ impl Victim<'_> {
 
     /// Starts the node with one address armed and waits until it is dead there. The handshake before that must be the one
     /// that the last kill predicts.
-    pub(crate) async fn start_and_kill(&mut self, name: &str, address: &str) -> Landed {
+    async fn start_and_kill(&mut self, name: &str, address: &str) -> Landed {
+        let landed = tokio::time::timeout(LANDS_WITHIN, self.start_until_killed(name, address)).await;
+        landed.unwrap_or_else(|_| panic!("{name}: did not come to {address} within {LANDS_WITHIN:?}"))
+    }
+
+    async fn start_until_killed(&mut self, name: &str, address: &str) -> Landed {
         let fault = FaultId { name: name.to_owned(), occurrence: 1 };
         let address: Address = serde_yaml::from_str(address).expect("an address");
         self.request.arms = vec![Arm { fault, address, action: ArmAction::Kill }];
@@ -191,7 +230,7 @@ impl Victim<'_> {
     }
 
     /// Starts the node with nothing armed, and waits for the handshake.
-    pub(crate) async fn start_and_leave(&mut self) {
+    async fn start_and_leave(&mut self) {
         self.request.arms.clear();
         self.client.start(&self.request).await.expect("a start");
         while self.last.is_some() {

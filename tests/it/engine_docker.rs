@@ -5,9 +5,7 @@ use std::path::PathBuf;
 
 use bollard::Docker;
 use bollard::models::{ContainerCreateBody, NetworkConnectRequest};
-use bollard::query_parameters::{
-    CreateContainerOptionsBuilder, ListImagesOptions, RemoveContainerOptionsBuilder, RemoveImageOptions,
-};
+use bollard::query_parameters::{CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder, RemoveImageOptions};
 use midflush::engine::docker::DockerEngine;
 use midflush::engine::{Binding, Build, Engine, Launch, OwnerState};
 
@@ -101,12 +99,12 @@ async fn a_launch_that_fails_removes_what_it_made_and_nothing_else() {
     let run = run_id("docker-fails");
     engine.prepare(&[Build::Own]).await.expect("made ready");
     let taken = format!("midflush-{run}-b");
-    foreign_container(&client, &taken).await;
+    foreign_container(&engine, &client, &taken).await;
     let error = engine.launch(&launch(&run, Build::Own, &["a", "b"])).await.expect_err("the name is taken").to_string();
     assert!(error.contains("create the container of b"), "{error}");
     assert_eq!(found(&engine, &run).await, []);
     assert!(client.inspect_container(&taken, None).await.is_ok(), "what was there before stays");
-    remove_container(&client, &taken).await;
+    remove_foreign(&client, &taken).await;
 }
 
 /// The test runs twice: as itself, and as the controller that it kills.
@@ -122,7 +120,7 @@ async fn clean_spares_live_runs_and_foreign_containers() {
     up(&engine, &launch(&live, Build::Own, &["a"])).await;
     kill_controller_of(&dead, "engine_docker::clean_spares_live_runs_and_foreign_containers");
     let foreign = format!("foreign-{dead}");
-    foreign_container(&client, &foreign).await;
+    foreign_container(&engine, &client, &foreign).await;
     let network = format!("midflush-{dead}");
     let request = NetworkConnectRequest { container: foreign.clone(), ..NetworkConnectRequest::default() };
     client.connect_network(&network, request).await.expect("connected");
@@ -140,17 +138,18 @@ async fn clean_spares_live_runs_and_foreign_containers() {
     greet(&engine, &live, "a").await;
     let state = client.inspect_container(&foreign, None).await.expect("still there").state.expect("a state");
     assert_eq!(state.running, Some(true), "the foreign container runs on");
-    remove_container(&client, &foreign).await;
+    remove_foreign(&client, &foreign).await;
     engine.remove(&live).await.expect("removed");
 }
 
-/// A container without a label of ours, made from the node image but somebody else's. It runs an agent that nobody asks.
-async fn foreign_container(client: &Docker, name: &str) {
-    let images = client.list_images(None::<ListImagesOptions>).await.expect("images");
-    let image = images.into_iter().flat_map(|image| image.repo_tags).find(|tag| tag.starts_with("midflush/node:"));
+/// A container without a label of ours, of an image that is not ours either. It runs an agent that nobody asks. Its image
+/// goes with it.
+async fn foreign_container(engine: &DockerEngine, client: &Docker, name: &str) {
+    let image = format!("midflush-test-foreign:{name}");
+    engine.load_local_image(&image).await.expect("an image");
     let arguments = ["agent", "--listen", "127.0.0.1:26650", "--home", "/tmp/h", "--run", "x", "--node", "x"];
     let body = ContainerCreateBody {
-        image: Some(image.expect("the node image was made ready")),
+        image: Some(image),
         cmd: Some(arguments.map(str::to_owned).to_vec()),
         env: Some(vec!["MIDFLUSH_TOKEN=unused".to_owned()]),
         ..ContainerCreateBody::default()
@@ -159,9 +158,11 @@ async fn foreign_container(client: &Docker, name: &str) {
     client.create_container(Some(options), body).await.expect("a foreign container");
 }
 
-async fn remove_container(client: &Docker, name: &str) {
+async fn remove_foreign(client: &Docker, name: &str) {
     let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
     client.remove_container(name, Some(options)).await.expect("removed");
+    let image = format!("midflush-test-foreign:{name}");
+    client.remove_image(&image, None::<RemoveImageOptions>, None).await.expect("its image removed");
 }
 
 #[tokio::test]

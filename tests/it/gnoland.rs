@@ -125,11 +125,7 @@ async fn kills(database: &str, addresses: &[(&str, &str)]) {
     for node in 0..3 {
         net.start(&chain, node).await;
     }
-    let mut victim = net.victim(&chain, 3).await;
-    for (name, address) in addresses {
-        println!("{name}: {}", victim.start_and_kill(name, address).await);
-    }
-    victim.start_and_leave().await;
+    net.kill_at_each(&chain, 3, 0, addresses).await;
     net.end().await;
 }
 

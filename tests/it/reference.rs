@@ -194,12 +194,7 @@ async fn kills(name: &str, discipline: &str, block_sync: &[(&str, &str)]) {
         net.put_folder(node, &built.path().join(&fixture.into), &fixture.into).await;
         net.start(&chain, node).await;
     }
-    let mut victim = net.victim(&chain, 4).await;
-    for (name, address) in block_sync.iter().chain(&CONSENSUS) {
-        let landed = victim.start_and_kill(name, address).await;
-        println!("{discipline}: {name}: {landed}, window {}", landed.window);
-    }
-    victim.start_and_leave().await;
+    net.kill_at_each(&chain, 4, 0, &[block_sync, &CONSENSUS].concat()).await;
     net.end().await;
 }
 
