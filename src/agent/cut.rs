@@ -11,6 +11,7 @@ use rustix::process::{Signal, kill_process_group, pidfd_send_signal};
 
 use crate::agent_client::protocol::{Arm, ArmAction};
 use crate::sys::listener::{Answer, Held};
+use crate::sys::thread;
 use crate::timeline::{Errno, ExitCause, NodeEvent};
 
 use super::aim;
@@ -111,6 +112,11 @@ impl Interceptor {
             }
             quiet = if still { quiet + 1 } else { 0 };
             if !still {
+                // The kernel gives a signal for the process to one thread, the first one if it can, and counts on it. While that
+                // one waits for our answer it takes none, and nobody stops: so each is told. SIGCONT takes all back.
+                for tid in &moving {
+                    let _refused = thread::stop(pid, *tid);
+                }
                 std::thread::sleep(LOOK_EVERY);
             }
         }

@@ -10,3 +10,4 @@ pub mod launch;
 pub mod listener;
 pub mod memory;
 pub mod scalar;
+pub mod thread;

@@ -246,6 +246,21 @@ fn a_cut_tears_no_write_of_another_thread() {
     }
 }
 
+/// The kernel offers a signal to the process to its first thread, and that one waits for the agent's answer.
+#[test]
+fn a_cut_stops_the_others_when_the_first_thread_is_the_one_held() {
+    let home = tempfile::tempdir().unwrap();
+    // libtest opens the file before the program makes its folder.
+    fs::create_dir(home.path().join("blocks")).unwrap();
+    let mut request = request("leader", Tier::Record);
+    request.command.push("--logfile=blocks/log".to_owned());
+    let address = "{ height: 1, store: blockstore.db, sync: 1, write: first, phase: before }";
+    request.arms = vec![arm(address, ArmAction::Kill)];
+    let events = run(home.path(), request);
+    assert_eq!(landed(&events).height, 1);
+    assert_eq!(holes(&events), [""; 0]);
+}
+
 #[test]
 fn an_aimed_stop_delivers_sigterm_and_lets_the_event_go() {
     let home = tempfile::tempdir().unwrap();

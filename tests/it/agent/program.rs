@@ -18,6 +18,7 @@ fn program() {
         "chain" => chain(false),
         "rewriter" => chain(true),
         "writers" => writers(),
+        "leader" => return leader(),
         "two" => two(),
         "reuse" => reuse(),
         "storm" => storm(),
@@ -83,6 +84,18 @@ fn writers() {
         });
     }
     chain(false);
+}
+
+/// Threads that wait. Behind it the first thread of the process, which the kernel offers its signals to, writes that this test
+/// is done into the file that `--logfile` names.
+fn leader() {
+    for _ in 0..3 {
+        std::thread::spawn(|| {
+            loop {
+                std::thread::park();
+            }
+        });
+    }
 }
 
 /// Two threads that sync two stores; the first one's syncs are slow by injection.
