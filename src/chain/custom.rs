@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
 
 use rand::RngExt as _;
 use rand::SeedableRng as _;
@@ -12,14 +11,11 @@ use sha2::{Digest, Sha256};
 
 use super::cometbft::SIGN_STATE;
 use super::cometbft::keys::{Key, Purpose};
-use super::{
-    Chain, ChainError, CometShapes, FileContents, Fixture, Made, NodeFiles, Rpc, SetUp, Step, bound, patch, program,
-    signed,
-};
+use super::{Chain, ChainError, CometShapes, FileContents, Made, NodeFiles, Rpc, SetUp, Step, bound, patch, program};
 use crate::engine::{Binding, Build};
 use crate::plan::template::{self, Context, NodeContext, PlaceContext, TransactionContext};
 use crate::plan::{ChainPlan, CustomPlan, NodePlan, Plan};
-use crate::timeline::{Heights, LastSigned, Layout};
+use crate::timeline::Layout;
 
 /// The family.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,41 +74,12 @@ impl Chain for Custom {
         Ok(NodeFiles { files, command, env })
     }
 
-    fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError> {
-        if plan.built_blocks > 0 {
-            return Err(ChainError::new("start from built blocks: midflush knows no command of this node for it"));
-        }
-        Ok(None)
-    }
-
     fn rpc(&self) -> &dyn Rpc {
         &CometShapes
     }
 
-    /// None: the handshake line at the restart tells the heights.
-    fn stored_paths(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn stored_heights(&self, _copy: &Path) -> Result<Heights, ChainError> {
-        Err(ChainError::new("read heights off-line: this node tells them only in its handshake line"))
-    }
-
-    fn signed_path(&self) -> Option<String> {
-        Some(SIGN_STATE.to_owned())
-    }
-
-    fn last_signed(&self, copy: &Path) -> LastSigned {
-        signed::privval(&copy.join(SIGN_STATE))
-    }
-
-    /// None: events go over a WebSocket, as JSON-RPC answers.
-    fn events_request(&self) -> Option<String> {
-        None
-    }
-
-    fn event_height(&self, _line: &[u8]) -> Result<Option<u64>, ChainError> {
-        Err(ChainError::new("read an event: these nodes have no stream of lines"))
+    fn signed_path(&self) -> &'static str {
+        SIGN_STATE
     }
 
     fn transaction(&self, plan: &Plan, _made: &Made, _kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {

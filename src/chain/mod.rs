@@ -22,13 +22,14 @@ pub mod tenderdash;
 mod toml;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::engine::{Binding, Build, NodeBinding};
 use crate::plan::{NodePlan, Plan};
-use crate::timeline::{Hashes, Heights, LastSigned, Layout, Status};
+use crate::timeline::{Heights, LastSigned, Layout};
 
-pub use rpc::CometShapes;
+pub use rpc::{CometShapes, Rpc};
 
 /// Files and command of one node, ready to be put into its home.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,6 +133,22 @@ fn bound<'a>(binding: &'a Binding, node: &str) -> Result<&'a NodeBinding, ChainE
     binding.nodes.get(node).ok_or_else(|| ChainError::new(format!("render a node: `{node}` is not bound")))
 }
 
+/// `id@address` of each node that this one dials, in the order of the plan.
+fn peers(
+    plan: &Plan,
+    binding: &Binding,
+    node: &NodePlan,
+    id: impl Fn(&NodePlan) -> Result<String, ChainError>,
+) -> Result<Vec<String>, ChainError> {
+    let dialled = node.peers.iter().map(|name| {
+        let peer = plan.nodes.iter().find(|other| other.name == *name);
+        let peer = peer.ok_or_else(|| ChainError::new(format!("render a node: peer `{name}` is not in the plan")))?;
+        let there = bound(binding, name)?;
+        Ok(format!("{}@{}", id(peer)?, SocketAddr::new(there.ip, there.p2p_port)))
+    });
+    dialled.collect()
+}
+
 impl FileContents {
     /// A file that everybody may read.
     fn plain(bytes: impl Into<Vec<u8>>) -> Self {
@@ -153,13 +170,22 @@ pub trait Chain: Send + Sync {
     fn layout(&self, plan: &Plan, node: &NodePlan) -> Layout;
 
     /// What the node's own command line makes once before any node starts; `None` where the plan makes everything.
-    fn set_up(&self, plan: &Plan) -> Result<Option<SetUp>, ChainError>;
+    fn set_up(&self, _plan: &Plan) -> Result<Option<SetUp>, ChainError> {
+        Ok(None)
+    }
 
     /// Files and command. Pure: the same plan, binding and outcome of the set-up give the same bytes.
     fn render(&self, plan: &Plan, binding: &Binding, made: &Made, node: &NodePlan) -> Result<NodeFiles, ChainError>;
 
-    /// The chain to start from, where the plan asks for built blocks.
-    fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError>;
+    /// The chain to start from, where the plan asks for built blocks. A family without a command that builds one refuses.
+    fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError> {
+        if plan.built_blocks > 0 {
+            return Err(ChainError::new(
+                "start from built blocks: these nodes have no command that builds a chain off-line",
+            ));
+        }
+        Ok(None)
+    }
 
     /// The chain that a bench syncs; `None` where the family cannot build one off-line and its validators must make it.
     fn filled_fixture(&self, _plan: &Plan, _blocks: BlockContents) -> Result<Option<Fixture>, ChainError> {
@@ -174,60 +200,36 @@ pub trait Chain: Send + Sync {
     /// The RPC shapes.
     fn rpc(&self) -> &dyn Rpc;
 
-    /// Paths below home that [`Chain::stored_heights`] reads; empty where heights cannot be read off-line.
-    fn stored_paths(&self) -> Vec<String>;
+    /// Paths below home that [`Chain::stored_heights`] reads; none where heights cannot be read off-line and the handshake
+    /// line of the next start tells them.
+    fn stored_paths(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// The three heights in a copy of these paths, made while the node was down.
-    fn stored_heights(&self, copy: &Path) -> Result<Heights, ChainError>;
+    fn stored_heights(&self, _copy: &Path) -> Result<Heights, ChainError> {
+        Err(ChainError::new("read heights off-line: these nodes tell them only in their handshake line"))
+    }
 
-    /// Path below home of the file that [`Chain::last_signed`] reads; `None` where the family keeps none that can be read.
-    fn signed_path(&self) -> Option<String>;
+    /// Path below home of the file that [`Chain::last_signed`] reads.
+    fn signed_path(&self) -> &'static str;
 
     /// What the validator signed last, in a copy of that path, made while the node was down.
-    fn last_signed(&self, copy: &Path) -> LastSigned;
+    fn last_signed(&self, copy: &Path) -> LastSigned {
+        signed::privval(&copy.join(self.signed_path()))
+    }
 
-    /// The request for an endless stream of one line a committed block; `None` where the family has none.
-    fn events_request(&self) -> Option<String>;
+    /// The request for an endless stream of one line a committed block; `None` where events come only over a WebSocket, as
+    /// JSON-RPC answers.
+    fn events_request(&self) -> Option<String> {
+        None
+    }
 
     /// The height in one line of it; `None` for a line that is about no block.
-    fn event_height(&self, line: &[u8]) -> Result<Option<u64>, ChainError>;
+    fn event_height(&self, _line: &[u8]) -> Result<Option<u64>, ChainError> {
+        Err(ChainError::new("read an event: these nodes have no stream of lines"))
+    }
 
     /// The n-th transaction of the load, `size` bytes where the kind allows it.
     fn transaction(&self, plan: &Plan, made: &Made, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError>;
-}
-
-/// How one family's RPC is asked and read. Requests are paths with query, answered through the agent's relay.
-pub trait Rpc: Send + Sync {
-    /// Distance between a block and the header that carries the app hash after it: 1, or 0 for Tenderdash.
-    fn app_hash_offset(&self) -> u64;
-
-    /// The request for a status.
-    fn status_request(&self) -> String;
-
-    /// Its answer; heights as text or numbers, hashes normalised to lower-case hex.
-    fn status(&self, body: &[u8]) -> Result<Status, ChainError>;
-
-    /// The request for the number of peers.
-    fn peers_request(&self) -> String;
-
-    /// Its answer.
-    fn peers(&self, body: &[u8]) -> Result<u32, ChainError>;
-
-    /// The request for the application's own height.
-    fn app_request(&self) -> String;
-
-    /// Its answer; absent is height 0.
-    fn app_height(&self, body: &[u8]) -> Result<u64, ChainError>;
-
-    /// The request for block ids and app hashes from `first` to at most `last`.
-    fn hashes_request(&self, first: u64, last: u64) -> String;
-
-    /// Its answer, in height order; may be shorter than asked for.
-    fn hashes(&self, body: &[u8]) -> Result<Hashes, ChainError>;
-
-    /// The request that submits a transaction.
-    fn submit_request(&self, transaction: &[u8]) -> String;
-
-    /// Whether the answer says that it was taken.
-    fn submitted(&self, body: &[u8]) -> bool;
 }

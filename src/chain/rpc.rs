@@ -1,108 +1,112 @@
-//! The RPC shapes of CometBFT, which the reference node speaks too, and what its relatives have in common with them.
+//! How a node's RPC is asked and read: the shapes of CometBFT, which the reference node speaks too, and from which its
+//! relatives differ in a few.
 //!
 //! What is lenient and what is strict in reading them is told in [`crate::timeline::wire`]; `sync_info` may be spelt as the
 //! command line does.
 
 use serde_json::Value;
 
-use super::{ChainError, Rpc};
+use super::ChainError;
 use crate::timeline::wire::{self, Encoding, WireError, answer, brief, either, field, number, object};
 use crate::timeline::{Hashes, Status};
 
 /// Most headers that `/blockchain` gives in one answer.
 const HEADERS_MAX: u64 = 20;
 
-/// Shapes of CometBFT 0.34 to 1.x: header H carries the app hash after H−1, hashes are hex.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CometShapes;
-
-impl Rpc for CometShapes {
+/// How one family's RPC is asked and read. Requests are paths with query, answered through the agent's relay. What a family
+/// does not say otherwise is as in CometBFT.
+pub trait Rpc: Send + Sync {
+    /// Distance between a block and the header that carries the app hash after it: 1, or 0 for Tenderdash.
     fn app_hash_offset(&self) -> u64 {
         1
     }
 
+    /// How hashes are spelt.
+    fn hash_encoding(&self) -> Encoding {
+        Encoding::Hex
+    }
+
+    /// The request for a status.
     fn status_request(&self) -> String {
         "/status".to_owned()
     }
 
+    /// Its answer; heights as text or numbers, hashes normalised to lower-case hex.
     fn status(&self, body: &[u8]) -> Result<Status, ChainError> {
-        status(body, Encoding::Hex)
+        let result = answer(body)?;
+        let sync = either(&result, "sync_info", "SyncInfo")?;
+        let sync = object(sync, "sync_info")?;
+        let catching_up = match sync.get("catching_up") {
+            Some(Value::Bool(flag)) => *flag,
+            other => return Err(ChainError::new(format!("`catching_up` is no truth value: {}", brief(other)))),
+        };
+        Ok(Status {
+            height: number(sync, "latest_block_height")?,
+            catching_up,
+            peers: None,
+            app_hash: wire::hash(sync, "latest_app_hash", self.hash_encoding())?,
+        })
     }
 
+    /// The request for the number of peers.
     fn peers_request(&self) -> String {
         "/net_info".to_owned()
     }
 
+    /// Its answer.
     fn peers(&self, body: &[u8]) -> Result<u32, ChainError> {
-        peers(body)
+        let peers = number(&answer(body)?, "n_peers")?;
+        u32::try_from(peers).map_err(|_| ChainError::new(format!("`n_peers` is {peers}")))
     }
 
+    /// The request for the application's own height.
     fn app_request(&self) -> String {
-        APP_REQUEST.to_owned()
+        "/abci_info".to_owned()
     }
 
+    /// The name of that height in the answer.
+    fn app_height_name(&self) -> &'static str {
+        "last_block_height"
+    }
+
+    /// Its answer; absent is height 0.
     fn app_height(&self, body: &[u8]) -> Result<u64, ChainError> {
-        app_height(body, "last_block_height")
+        let result = answer(body)?;
+        let response = object(field(&result, "response")?, "response")?;
+        let name = self.app_height_name();
+        if response.contains_key(name) { Ok(number(response, name)?) } else { Ok(0) }
     }
 
+    /// The request for block ids and app hashes from `first` to at most `last`, as many as one answer holds.
     fn hashes_request(&self, first: u64, last: u64) -> String {
-        headers_request(first, last)
+        let last = last.min(first.saturating_add(HEADERS_MAX - 1));
+        format!("/blockchain?minHeight={first}&maxHeight={last}")
     }
 
+    /// Its answer: newest first in the body, in height order here; may be shorter than asked for.
     fn hashes(&self, body: &[u8]) -> Result<Hashes, ChainError> {
-        headers(body, Encoding::Hex)
+        headers(body, self.hash_encoding())
     }
 
+    /// The request that submits a transaction.
     fn submit_request(&self, transaction: &[u8]) -> String {
         format!("/broadcast_tx_sync?tx=0x{}", hex::encode(transaction))
     }
 
+    /// Whether the answer says that it was taken.
     fn submitted(&self, body: &[u8]) -> bool {
         answer(body).and_then(|result| number(&result, "code")).is_ok_and(|code| code == 0)
     }
 }
 
-/// `/status`, with hashes in this encoding.
-pub(super) fn status(body: &[u8], encoding: Encoding) -> Result<Status, ChainError> {
-    let result = answer(body)?;
-    let sync = either(&result, "sync_info", "SyncInfo")?;
-    let sync = object(sync, "sync_info")?;
-    let catching_up = match sync.get("catching_up") {
-        Some(Value::Bool(flag)) => *flag,
-        other => return Err(ChainError::new(format!("`catching_up` is no truth value: {}", brief(other)))),
-    };
-    Ok(Status {
-        height: number(sync, "latest_block_height")?,
-        catching_up,
-        peers: None,
-        app_hash: wire::hash(sync, "latest_app_hash", encoding)?,
-    })
-}
+/// Shapes of CometBFT 0.34 to 1.x: header H carries the app hash after H−1, hashes are hex.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CometShapes;
 
-/// `/net_info`.
-pub(super) fn peers(body: &[u8]) -> Result<u32, ChainError> {
-    let peers = number(&answer(body)?, "n_peers")?;
-    u32::try_from(peers).map_err(|_| ChainError::new(format!("`n_peers` is {peers}")))
-}
+impl Rpc for CometShapes {}
 
-/// The request for the application's height.
-pub(super) const APP_REQUEST: &str = "/abci_info";
-
-/// `/abci_info`, with the height under this name; absent is 0.
-pub(super) fn app_height(body: &[u8], name: &str) -> Result<u64, ChainError> {
-    let result = answer(body)?;
-    let response = object(field(&result, "response")?, "response")?;
-    if response.contains_key(name) { Ok(number(response, name)?) } else { Ok(0) }
-}
-
-/// The request for headers from `first` on, as many as one answer holds.
-pub(super) fn headers_request(first: u64, last: u64) -> String {
-    let last = last.min(first.saturating_add(HEADERS_MAX - 1));
-    format!("/blockchain?minHeight={first}&maxHeight={last}")
-}
-
-/// `/blockchain`, with hashes in this encoding: newest first in the answer, in height order here.
-pub(super) fn headers(body: &[u8], encoding: Encoding) -> Result<Hashes, ChainError> {
+/// `/blockchain`, with hashes in this encoding.
+fn headers(body: &[u8], encoding: Encoding) -> Result<Hashes, ChainError> {
     let result = answer(body)?;
     let Some(Value::Array(metas)) = result.get("block_metas") else {
         return Err(ChainError::new(format!("`block_metas` is no list: {}", brief(result.get("block_metas")))));
@@ -164,11 +168,10 @@ mod tests {
     #[test]
     fn the_application_tells_its_height_or_leaves_nought_out() {
         let body = |fields: &str| format!(r#"{{"jsonrpc":"2.0","id":-1,"result":{{"response":{{{fields}}}}}}}"#);
-        let height = |fields: &str, name| app_height(body(fields).as_bytes(), name).expect("a height");
-        assert_eq!(height(r#""data":"{}","last_block_height":"12""#, "last_block_height"), 12);
-        assert_eq!(height(r#""data":"{}""#, "last_block_height"), 0);
-        assert_eq!(height(r#""ResponseBase":{"Error":null},"LastBlockHeight":"12""#, "LastBlockHeight"), 12);
-        assert!(app_height(br#"{"jsonrpc":"2.0","id":-1,"error":{"code":-1}}"#, "last_block_height").is_err());
+        let height = |fields: &str| CometShapes.app_height(body(fields).as_bytes()).expect("a height");
+        assert_eq!(height(r#""data":"{}","last_block_height":"12""#), 12);
+        assert_eq!(height(r#""data":"{}""#), 0);
+        assert!(CometShapes.app_height(br#"{"jsonrpc":"2.0","id":-1,"error":{"code":-1}}"#).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Writing the TOML of a node's configuration: sections of keys, in the order given.
+//! Writing the TOML of a node's configuration: sections of keys, in the order given; and the keys that two families share.
 
 use std::fmt::Write as _;
 
@@ -13,6 +13,25 @@ pub(super) fn keys(out: &mut String, values: &[(&str, String)]) {
     for (key, value) in values {
         let _ = writeln!(out, "{key} = {value}");
     }
+}
+
+/// Time-outs and pace of consensus, as CometBFT and tm2 have them, with this time between blocks in milliseconds.
+pub(super) fn consensus_pace(block_time_ms: u64) -> Vec<(&'static str, String)> {
+    let gossip_ms = (block_time_ms / 10).clamp(5, 100);
+    vec![
+        // A killed proposer costs its rounds this much: long enough for a busy machine, short enough for a test.
+        ("timeout_propose", text("1s")),
+        ("timeout_propose_delta", text("500ms")),
+        ("timeout_prevote", text("500ms")),
+        ("timeout_prevote_delta", text("250ms")),
+        ("timeout_precommit", text("500ms")),
+        ("timeout_precommit_delta", text("250ms")),
+        ("timeout_commit", text(&format!("{block_time_ms}ms"))),
+        ("skip_timeout_commit", "false".to_owned()),
+        ("create_empty_blocks", "true".to_owned()),
+        ("create_empty_blocks_interval", text("0s")),
+        ("peer_gossip_sleep_duration", text(&format!("{gossip_ms}ms"))),
+    ]
 }
 
 /// A basic string.

@@ -378,7 +378,7 @@ struct OffLine {
 /// Reads a copy of the node's files.
 async fn off_line(parts: &UnitParts) -> Result<OffLine, String> {
     let stored = parts.chain.stored_paths();
-    let signed = parts.chain.signed_path().filter(|_| parts.node.role == Role::Validator);
+    let signed = (parts.node.role == Role::Validator).then(|| parts.chain.signed_path().to_owned());
     let paths: Vec<String> = stored.iter().chain(&signed).cloned().collect();
     if paths.is_empty() {
         return Ok(OffLine::default());

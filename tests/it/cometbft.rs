@@ -1,17 +1,16 @@
 //! The CometBFT family against the unmodified node: files rendered by the plan make a network, and what the family
 //! says about answers, log and stores is what the node does.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use midflush::chain::cometbft::Cometbft;
 use midflush::chain::{Chain, Made};
-use midflush::plan::{BuildPlan, ChainPlan, CometbftPlan, NodePlan, Plan};
-use midflush::timeline::{LogMeaning, Mode};
+use midflush::plan::{BuildPlan, ChainPlan, CometbftPlan, Plan};
+use midflush::timeline::Mode;
 
 use crate::aimed::Net;
-use crate::network::{self, Node, marked, until};
+use crate::network::{self, Node};
 
 /// A binary: the variable names it, or for 0.38 it is `cometbft` on the path. `None`, and said so, where there is none and
 /// `MIDFLUSH_REQUIRE_COMETBFT=1` does not demand one.
@@ -47,11 +46,7 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let binding = network::binding(&plan, folder.path(), &binary);
     let chain = Cometbft::for_plan(&plan).expect("the family");
-    let launch = |node: &NodePlan| {
-        let files = chain.render(&plan, &binding, &Made::new(), node).expect("files");
-        network::write(&files, &binding.nodes[&node.name].home);
-        network::start(&files, &binding.nodes[&node.name])
-    };
+    let launch = |node| network::launch(&chain, &plan, &binding, node);
     let validators: Vec<Node> = plan.nodes[..4].iter().map(launch).collect();
 
     // Three of four make blocks without the last one: each is waited for before it is asked anything.
@@ -60,11 +55,7 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
     }
     for n in 0..8 {
         let transaction = chain.transaction(&plan, &Made::new(), "set", n, 64).expect("a transaction");
-        let request = chain.rpc().submit_request(&transaction);
-        let answer = validators[1].get(&request).await.expect("an answer");
-        assert!(chain.rpc().submitted(&answer), "{}", String::from_utf8_lossy(&answer));
-        let again = validators[1].get(&request).await.expect("an answer");
-        assert!(!chain.rpc().submitted(&again), "taken twice: {}", String::from_utf8_lossy(&again));
+        network::taken_once(&chain, &validators[1], &transaction).await;
     }
     let update = chain.transaction(&plan, &Made::new(), "validator", 0, 0).expect("a transaction");
     let answer = validators[2].get(&chain.rpc().submit_request(&update)).await.expect("an answer");
@@ -72,37 +63,15 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
 
     let target = validators[0].height(&chain).await.expect("a height") + 5;
     let mut late = launch(&plan.nodes[4]);
-    late.at(&chain, target).await;
-    until("four peers", async || {
-        let peers = late.get(&chain.rpc().peers_request()).await?;
-        chain.rpc().peers(&peers).ok().filter(|peers| *peers == 4)
-    })
-    .await;
+    let app_hashes = network::late_follows(&chain, &validators, &late, target).await;
+    assert!(app_hashes.len() > 1, "the app hash never changed: {app_hashes:?}");
 
-    let mut answers = Vec::new();
-    for node in validators.iter().chain([&late]) {
-        node.at(&chain, target).await;
-        answers.push(node.hashes(&chain, target).await);
-    }
-    assert!(answers.iter().all(|answer| answer == &answers[0]), "{answers:?}");
-    let app_hashes: BTreeSet<&str> = answers[0].iter().map(|(_, app)| app.as_str()).collect();
-    assert!(app_hashes.len() > 1, "the app hash never changed: {:?}", answers[0]);
-
-    for mode in [Mode::Replay, Mode::BlockSync, Mode::Consensus] {
-        until("a mode", async || marked(&late.log(), &chain, &plan, |m| *m == LogMeaning::Mode(mode)).pop()).await;
-    }
-    for store in chain.layout(&plan, &plan.nodes[0]).stores {
-        let path = store.paths[0].trim_end_matches('/');
-        assert!(binding.nodes["val-1"].home.join(path).exists(), "store {} has no {path}", store.name);
-    }
+    network::went_through(&chain, &plan, &late, &[Mode::Replay, Mode::BlockSync, Mode::Consensus]).await;
+    network::stores_exist(&chain, &plan, &binding);
 
     late.kill();
     let again = launch(&plan.nodes[4]);
-    let lines = until("a second handshake", async || {
-        let lines = marked(&again.log(), &chain, &plan, |m| matches!(m, LogMeaning::Handshake { .. }));
-        Some(lines).filter(|lines| lines.len() == 2)
-    })
-    .await;
+    let lines = network::two_handshakes(&chain, &plan, &again).await;
     assert!(lines[0].contains("appHeight=0 storeHeight=0 stateHeight=0"), "{}", lines[0]);
     assert!(!lines[1].contains("storeHeight=0"), "{}", lines[1]);
 }

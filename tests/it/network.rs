@@ -1,6 +1,6 @@
 //! A small network of real processes on loopback, without agents: plan, binding, starting, polling.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
-use midflush::chain::{Chain, NodeFiles};
+use midflush::chain::{Chain, Made, NodeFiles};
 use midflush::engine::{Binding, NodeBinding};
 use midflush::plan::{ChainPlan, NodePlan, Plan, StartAt};
-use midflush::timeline::{Expect, LogMeaning, Role};
+use midflush::timeline::{Expect, LogMeaning, Mode, Role};
 
 /// Longest wait for anything that a network is expected to do.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
@@ -160,6 +160,65 @@ impl Node {
         self.child.kill().expect("killed");
         self.child.wait().expect("reaped");
     }
+}
+
+/// Waits until `late` has followed the others to this height and has them all as peers, and until every node serves the same
+/// blocks up to there. The distinct app hashes of those blocks.
+pub(crate) async fn late_follows(chain: &dyn Chain, validators: &[Node], late: &Node, target: u64) -> BTreeSet<String> {
+    late.at(chain, target).await;
+    until("all as peers", async || {
+        let peers = late.get(&chain.rpc().peers_request()).await?;
+        chain.rpc().peers(&peers).ok().filter(|peers| *peers as usize == validators.len())
+    })
+    .await;
+    let mut answers = Vec::new();
+    for node in validators.iter().chain([late]) {
+        node.at(chain, target).await;
+        answers.push(node.hashes(chain, target).await);
+    }
+    assert!(answers.iter().all(|answer| answer == &answers[0]), "{answers:?}");
+    answers.swap_remove(0).into_iter().map(|(_, app)| app).collect()
+}
+
+/// Submits a transaction: taken once, and not a second time.
+pub(crate) async fn taken_once(chain: &dyn Chain, node: &Node, transaction: &[u8]) {
+    let request = chain.rpc().submit_request(transaction);
+    let answer = node.get(&request).await.expect("an answer");
+    assert!(chain.rpc().submitted(&answer), "{}", String::from_utf8_lossy(&answer));
+    let again = node.get(&request).await.expect("an answer");
+    assert!(!chain.rpc().submitted(&again), "taken twice: {}", String::from_utf8_lossy(&again));
+}
+
+/// Waits until the log has said each of these modes.
+pub(crate) async fn went_through(chain: &dyn Chain, plan: &Plan, node: &Node, modes: &[Mode]) {
+    for mode in modes {
+        until("a mode", async || marked(&node.log(), chain, plan, |m| *m == LogMeaning::Mode(*mode)).pop()).await;
+    }
+}
+
+/// Waits for the handshake lines of two starts.
+pub(crate) async fn two_handshakes(chain: &dyn Chain, plan: &Plan, node: &Node) -> Vec<String> {
+    until("a second handshake", async || {
+        let lines = marked(&node.log(), chain, plan, |m| matches!(m, LogMeaning::Handshake { .. }));
+        Some(lines).filter(|lines| lines.len() == 2)
+    })
+    .await
+}
+
+/// Every store of the layout is where the family says, in the home of the first node.
+pub(crate) fn stores_exist(chain: &dyn Chain, plan: &Plan, binding: &Binding) {
+    let first = &plan.nodes[0];
+    for store in chain.layout(plan, first).stores {
+        let path = store.paths[0].trim_end_matches('/');
+        assert!(binding.nodes[&first.name].home.join(path).exists(), "store {} has no {path}", store.name);
+    }
+}
+
+/// Writes the files of a node and starts it.
+pub(crate) fn launch(chain: &dyn Chain, plan: &Plan, binding: &Binding, node: &NodePlan) -> Node {
+    let files = chain.render(plan, binding, &Made::new(), node).expect("files");
+    write(&files, &binding.nodes[&node.name].home);
+    start(&files, &binding.nodes[&node.name])
 }
 
 /// Polls until `look` finds something.

@@ -1,17 +1,17 @@
 //! The reference family against the node in this tree: what one writes, the other takes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
 use midflush::chain::reference::Reference;
 use midflush::chain::{Chain, Made, NodeFiles};
 use midflush::node::config::{Home, Storage};
-use midflush::plan::{ChainPlan, NodePlan, Plan, ReferencePlan};
+use midflush::plan::{ChainPlan, Plan, ReferencePlan};
 use midflush::timeline::{Heights, LogMeaning, Mode};
 
 use crate::aimed::Net;
-use crate::network::{self, Node, marked, until};
+use crate::network::{self, Node, marked};
 
 #[test]
 fn the_node_takes_the_files_of_every_discipline() {
@@ -92,11 +92,7 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let binding = network::binding(&plan, folder.path(), program);
     let chain = Reference::new(program);
-    let launch = |node: &NodePlan| {
-        let files = chain.render(&plan, &binding, &Made::new(), node).expect("files");
-        network::write(&files, &binding.nodes[&node.name].home);
-        network::start(&files, &binding.nodes[&node.name])
-    };
+    let launch = |node| network::launch(&chain, &plan, &binding, node);
     let validators: Vec<Node> = plan.nodes[..4].iter().map(launch).collect();
     // Three of four make blocks without the last one: each is waited for before it is asked anything.
     for node in &validators {
@@ -104,32 +100,13 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
     }
     for (n, kind) in (0..12).zip(["set", "validator", "params", "halt"].into_iter().cycle()) {
         let transaction = chain.transaction(&plan, &Made::new(), kind, n, 200).expect("a transaction");
-        let request = chain.rpc().submit_request(&transaction);
-        let answer = validators[1].get(&request).await.expect("an answer");
-        assert!(chain.rpc().submitted(&answer), "{kind}: {}", String::from_utf8_lossy(&answer));
-        let again = validators[1].get(&request).await.expect("an answer");
-        assert!(!chain.rpc().submitted(&again), "taken twice: {}", String::from_utf8_lossy(&again));
+        network::taken_once(&chain, &validators[1], &transaction).await;
     }
     let target = validators[0].height(&chain).await.expect("a height") + 5;
     let mut late = launch(&plan.nodes[4]);
-    late.at(&chain, target).await;
-    until("four peers", async || {
-        let peers = late.get(&chain.rpc().peers_request()).await?;
-        chain.rpc().peers(&peers).ok().filter(|peers| *peers == 4)
-    })
-    .await;
-
-    let mut answers = Vec::new();
-    for node in validators.iter().chain([&late]) {
-        node.at(&chain, target).await;
-        answers.push(node.hashes(&chain, target).await);
-    }
-    assert!(answers.iter().all(|answer| answer == &answers[0]), "{answers:?}");
-    let app_hashes: BTreeSet<&str> = answers[0].iter().map(|(_, app)| app.as_str()).collect();
-    assert!(app_hashes.len() > 1, "the app hash never changed: {:?}", answers[0]);
-    for mode in [Mode::BlockSync, Mode::Consensus] {
-        until("a mode", async || marked(&late.log(), &chain, &plan, |m| *m == LogMeaning::Mode(mode)).pop()).await;
-    }
+    let app_hashes = network::late_follows(&chain, &validators, &late, target).await;
+    assert!(app_hashes.len() > 1, "the app hash never changed: {app_hashes:?}");
+    network::went_through(&chain, &plan, &late, &[Mode::BlockSync, Mode::Consensus]).await;
     assert!(!marked(&late.log(), &chain, &plan, |m| matches!(m, LogMeaning::FlushPoint { .. })).is_empty());
 
     late.kill();
@@ -137,11 +114,7 @@ async fn rendered_files_make_a_network_that_the_family_can_read() {
     let heights = chain.stored_heights(home).expect("heights");
     assert!(heights.store >= Some(target) && heights.app.is_some() && heights.state.is_some(), "{heights}");
     let again = launch(&plan.nodes[4]);
-    let is_handshake = |m: &LogMeaning| matches!(m, LogMeaning::Handshake { .. });
-    let lines = until("a second handshake", async || {
-        Some(marked(&again.log(), &chain, &plan, is_handshake)).filter(|lines| lines.len() == 2)
-    })
-    .await;
+    let lines = network::two_handshakes(&chain, &plan, &again).await;
     let [app, state, store] = [heights.app, heights.state, heights.store].map(|h| h.expect("known"));
     let expected = format!("appHeight={app} storeHeight={store} stateHeight={state}");
     assert!(lines[1].contains(&expected), "{} is not {expected}", lines[1]);

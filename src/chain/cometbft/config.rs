@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use crate::chain::toml::{keys, section, text};
+use crate::chain::toml::{consensus_pace, keys, section, text};
 use crate::plan::Plan;
 
 /// What differs between nodes and plans.
@@ -112,25 +112,7 @@ fn p2p(out: &mut String, settings: &Settings<'_>) {
 }
 
 fn consensus(out: &mut String, settings: &Settings<'_>) {
-    let gossip_ms = (settings.block_time_ms / 10).clamp(5, 100);
-    section(
-        out,
-        "consensus",
-        &[
-            ("wal_file", text("data/cs.wal/wal")),
-            // A killed proposer costs its rounds this much: long enough for a busy machine, short enough for a test.
-            ("timeout_propose", text("1s")),
-            ("timeout_propose_delta", text("500ms")),
-            ("timeout_prevote", text("500ms")),
-            ("timeout_prevote_delta", text("250ms")),
-            ("timeout_precommit", text("500ms")),
-            ("timeout_precommit_delta", text("250ms")),
-            ("timeout_commit", text(&format!("{}ms", settings.block_time_ms))),
-            ("skip_timeout_commit", "false".to_owned()),
-            ("double_sign_check_height", "0".to_owned()),
-            ("create_empty_blocks", "true".to_owned()),
-            ("create_empty_blocks_interval", text("0s")),
-            ("peer_gossip_sleep_duration", text(&format!("{gossip_ms}ms"))),
-        ],
-    );
+    let mut values = vec![("wal_file", text("data/cs.wal/wal")), ("double_sign_check_height", "0".to_owned())];
+    values.extend(consensus_pace(settings.block_time_ms));
+    section(out, "consensus", &values);
 }

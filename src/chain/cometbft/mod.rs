@@ -12,7 +12,6 @@ mod stores;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
 
 use rand::RngExt as _;
 use rand::SeedableRng as _;
@@ -22,12 +21,11 @@ use serde_json::json;
 use self::keys::{Key, Purpose};
 use self::release::{App, Release};
 use super::{
-    Chain, ChainError, CometShapes, FileContents, Fixture, Made, NodeFiles, Rpc, SetUp, Stages, bound, metrics,
-    program, signed,
+    Chain, ChainError, CometShapes, FileContents, Made, NodeFiles, Rpc, Stages, bound, metrics, peers, program,
 };
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, CometbftPlan, NodePlan, Plan};
-use crate::timeline::{Heights, LastSigned, Layout, Role};
+use crate::timeline::{Layout, Role};
 
 /// What a validator signed last, below home.
 pub(super) const SIGN_STATE: &str = "data/priv_validator_state.json";
@@ -84,11 +82,6 @@ impl Chain for Cometbft {
         stores::layout(self.release(options, node), App::named(&options.app).unwrap_or(App::Kvstore))
     }
 
-    /// None: the plan makes every file.
-    fn set_up(&self, _plan: &Plan) -> Result<Option<SetUp>, ChainError> {
-        Ok(None)
-    }
-
     fn render(&self, plan: &Plan, binding: &Binding, _made: &Made, node: &NodePlan) -> Result<NodeFiles, ChainError> {
         let options = options(plan)?;
         let place = bound(binding, &node.name)?;
@@ -112,15 +105,6 @@ impl Chain for Cometbft {
         }
         env.insert("HOME".to_owned(), home);
         Ok(NodeFiles { files, command, env })
-    }
-
-    fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError> {
-        if plan.built_blocks > 0 {
-            return Err(ChainError::new(
-                "start from built blocks: CometBFT has no command that builds a chain off-line",
-            ));
-        }
-        Ok(None)
     }
 
     fn stages(&self, text: &str) -> Stages {
@@ -147,30 +131,8 @@ impl Chain for Cometbft {
         &CometShapes
     }
 
-    /// None: goleveldb's files are not read here, the handshake line at the restart tells the heights.
-    fn stored_paths(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn stored_heights(&self, _copy: &Path) -> Result<Heights, ChainError> {
-        Err(ChainError::new("read heights off-line: CometBFT tells them only in its handshake line"))
-    }
-
-    fn signed_path(&self) -> Option<String> {
-        Some(SIGN_STATE.to_owned())
-    }
-
-    fn last_signed(&self, copy: &Path) -> LastSigned {
-        signed::privval(&copy.join(SIGN_STATE))
-    }
-
-    /// None: its events go over a WebSocket, as JSON-RPC answers.
-    fn events_request(&self) -> Option<String> {
-        None
-    }
-
-    fn event_height(&self, _line: &[u8]) -> Result<Option<u64>, ChainError> {
-        Err(ChainError::new("read an event: CometBFT has no stream of lines"))
+    fn signed_path(&self) -> &'static str {
+        SIGN_STATE
     }
 
     fn transaction(&self, plan: &Plan, _made: &Made, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {
@@ -210,14 +172,7 @@ pub(super) fn settings(
     block_time_ms: u64,
 ) -> Result<String, ChainError> {
     let place = bound(binding, &node.name)?;
-    let mut peers = Vec::with_capacity(node.peers.len());
-    for name in &node.peers {
-        let peer = plan.nodes.iter().find(|other| other.name == *name);
-        let peer = peer.ok_or_else(|| ChainError::new(format!("render a node: peer `{name}` is not in the plan")))?;
-        let id = Key::derive(&peer.key_seed, Purpose::Node)?.node_id();
-        let there = bound(binding, name)?;
-        peers.push(format!("{id}@{}", SocketAddr::new(there.ip, there.p2p_port)));
-    }
+    let peers = peers(plan, binding, node, |peer| Ok(Key::derive(&peer.key_seed, Purpose::Node)?.node_id()))?;
     Ok(config::render(&config::Settings {
         moniker: &node.name,
         database,

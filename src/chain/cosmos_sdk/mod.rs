@@ -7,13 +7,11 @@ mod files;
 mod set_up;
 mod stores;
 
-use std::path::Path;
-
 use super::cometbft::SIGN_STATE;
-use super::{Chain, ChainError, CometShapes, Fixture, Made, NodeFiles, Rpc, SetUp, bound, program, signed};
+use super::{Chain, ChainError, CometShapes, Made, NodeFiles, Rpc, SetUp, bound, program};
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, CosmosSdkPlan, NodePlan, Plan};
-use crate::timeline::{Heights, LastSigned, Layout};
+use crate::timeline::Layout;
 
 /// The family.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,43 +50,12 @@ impl Chain for CosmosSdk {
         Ok(NodeFiles { files: files::files(plan, binding, made, node)?, command, env })
     }
 
-    fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError> {
-        if plan.built_blocks > 0 {
-            return Err(ChainError::new(
-                "start from built blocks: the Cosmos SDK has no command that builds a chain off-line",
-            ));
-        }
-        Ok(None)
-    }
-
     fn rpc(&self) -> &dyn Rpc {
         &CometShapes
     }
 
-    /// None: goleveldb's files are not read here, the handshake line at the restart tells the heights.
-    fn stored_paths(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn stored_heights(&self, _copy: &Path) -> Result<Heights, ChainError> {
-        Err(ChainError::new("read heights off-line: these nodes tell them only in their handshake line"))
-    }
-
-    fn signed_path(&self) -> Option<String> {
-        Some(SIGN_STATE.to_owned())
-    }
-
-    fn last_signed(&self, copy: &Path) -> LastSigned {
-        signed::privval(&copy.join(SIGN_STATE))
-    }
-
-    /// None: events go over a WebSocket, as JSON-RPC answers.
-    fn events_request(&self) -> Option<String> {
-        None
-    }
-
-    fn event_height(&self, _line: &[u8]) -> Result<Option<u64>, ChainError> {
-        Err(ChainError::new("read an event: these nodes have no stream of lines"))
+    fn signed_path(&self) -> &'static str {
+        SIGN_STATE
     }
 
     fn transaction(&self, plan: &Plan, made: &Made, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use crate::chain::toml::{keys, section, text};
+use crate::chain::toml::{consensus_pace, keys, section, text};
 
 /// What differs between nodes and plans.
 pub(super) struct Settings<'a> {
@@ -56,22 +56,8 @@ pub(super) fn render(settings: &Settings<'_>) -> String {
 }
 
 fn consensus(out: &mut String, settings: &Settings<'_>) {
-    let gossip_ms = (settings.block_time_ms / 10).clamp(5, 100);
-    let values = [
-        ("wal_file", text("wal/cs.wal/wal")),
-        // A killed proposer costs its rounds this much: long enough for a busy machine, short enough for a test.
-        ("timeout_propose", text("1s")),
-        ("timeout_propose_delta", text("500ms")),
-        ("timeout_prevote", text("500ms")),
-        ("timeout_prevote_delta", text("250ms")),
-        ("timeout_precommit", text("500ms")),
-        ("timeout_precommit_delta", text("250ms")),
-        ("timeout_commit", text(&format!("{}ms", settings.block_time_ms))),
-        ("skip_timeout_commit", "false".to_owned()),
-        ("create_empty_blocks", "true".to_owned()),
-        ("create_empty_blocks_interval", text("0s")),
-        ("peer_gossip_sleep_duration", text(&format!("{gossip_ms}ms"))),
-    ];
+    let mut values = vec![("wal_file", text("wal/cs.wal/wal"))];
+    values.extend(consensus_pace(settings.block_time_ms));
     section(out, "consensus", &values);
     let files = [("sign_state", text("priv_validator_state.json")), ("local_signer", text("priv_validator_key.json"))];
     section(out, "consensus.priv_validator", &files);

@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use self::rpc::Tm2Shapes;
-use super::{Chain, ChainError, FileContents, Fixture, Made, NodeFiles, Rpc, SetUp, bound, program, signed};
+use super::{Chain, ChainError, FileContents, Made, NodeFiles, Rpc, bound, peers, program};
 use crate::engine::{Binding, Build, NodeBinding};
 use crate::plan::{ChainPlan, GnolandPlan, NodePlan, Plan};
-use crate::timeline::{Heights, LastSigned, Layout};
+use crate::timeline::Layout;
 
 /// The module that gnoland is built from.
 const MODULE: &str = "github.com/gnolang/gno";
@@ -108,11 +108,6 @@ impl Chain for Gnoland {
         stores::layout()
     }
 
-    /// None: the plan makes every file.
-    fn set_up(&self, _plan: &Plan) -> Result<Option<SetUp>, ChainError> {
-        Ok(None)
-    }
-
     fn render(&self, plan: &Plan, binding: &Binding, _made: &Made, node: &NodePlan) -> Result<NodeFiles, ChainError> {
         let place = bound(binding, &node.name)?;
         let node_key = keys::node(&node.key_seed)?;
@@ -141,43 +136,12 @@ impl Chain for Gnoland {
         Ok(NodeFiles { files, command, env: self.env(plan, node, place)? })
     }
 
-    fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError> {
-        if plan.built_blocks > 0 {
-            return Err(ChainError::new(
-                "start from built blocks: gnoland has no command that builds a chain off-line",
-            ));
-        }
-        Ok(None)
-    }
-
     fn rpc(&self) -> &dyn Rpc {
         &Tm2Shapes
     }
 
-    /// None: the databases are not read here, the handshake line at the restart tells the heights.
-    fn stored_paths(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn stored_heights(&self, _copy: &Path) -> Result<Heights, ChainError> {
-        Err(ChainError::new("read heights off-line: gnoland tells them only in its handshake line"))
-    }
-
-    fn signed_path(&self) -> Option<String> {
-        Some(SIGN_STATE.to_owned())
-    }
-
-    fn last_signed(&self, copy: &Path) -> LastSigned {
-        signed::privval(&copy.join(SIGN_STATE))
-    }
-
-    /// None: its events go over a WebSocket, as JSON-RPC answers.
-    fn events_request(&self) -> Option<String> {
-        None
-    }
-
-    fn event_height(&self, _line: &[u8]) -> Result<Option<u64>, ChainError> {
-        Err(ChainError::new("read an event: gnoland has no stream of lines"))
+    fn signed_path(&self) -> &'static str {
+        SIGN_STATE
     }
 
     fn transaction(&self, plan: &Plan, _made: &Made, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {
@@ -198,14 +162,7 @@ fn options(plan: &Plan) -> Result<&GnolandPlan, ChainError> {
 fn config(plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<String, ChainError> {
     let options = options(plan)?;
     let place = bound(binding, &node.name)?;
-    let mut peers = Vec::with_capacity(node.peers.len());
-    for name in &node.peers {
-        let peer = plan.nodes.iter().find(|other| other.name == *name);
-        let peer = peer.ok_or_else(|| ChainError::new(format!("render a node: peer `{name}` is not in the plan")))?;
-        let id = keys::address_text(keys::node(&peer.key_seed)?.address())?;
-        let there = bound(binding, name)?;
-        peers.push(format!("{id}@{}", SocketAddr::new(there.ip, there.p2p_port)));
-    }
+    let peers = peers(plan, binding, node, |peer| keys::address_text(keys::node(&peer.key_seed)?.address()))?;
     Ok(config::render(&config::Settings {
         moniker: &node.name,
         database: &options.database,

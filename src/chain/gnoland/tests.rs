@@ -104,6 +104,9 @@ fn reads_the_answers_of_a_live_node() {
     let hashes = Tm2Shapes.hashes(&recorded("blockchain")).expect("hashes");
     assert_eq!((hashes.first, hashes.blocks.len()), (2, 2));
     assert_eq!(hashes.blocks[0].0, "044abf64bac4c18fe91fedda1196afbb6642c0249205fe0a8ee38b9acf0d3cb2");
+    let app =
+        br#"{"jsonrpc":"2.0","id":"","result":{"response":{"ResponseBase":{"Error":null},"LastBlockHeight":"12"}}}"#;
+    assert_eq!(Tm2Shapes.app_height(app).expect("a height"), 12);
     let taken = br#"{"jsonrpc":"2.0","id":"","result":{"error":null,"data":null,"log":"","hash":"bjQLnA=="}}"#;
     assert!(Tm2Shapes.submitted(taken));
     assert!(!Tm2Shapes.submitted(&recorded("broadcast_tx_sync_refused")));

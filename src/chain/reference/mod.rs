@@ -21,8 +21,8 @@ use sha2::{Digest, Sha256};
 use self::keys::Key;
 use self::stores::Discipline;
 use super::{
-    BlockContents, Chain, ChainError, CometShapes, FileContents, Fixture, Made, NodeFiles, Rpc, SetUp, Stages, bound,
-    metrics, signed,
+    BlockContents, Chain, ChainError, CometShapes, FileContents, Fixture, Made, NodeFiles, Rpc, Stages, bound, metrics,
+    signed,
 };
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, NodePlan, Plan, ReferencePlan};
@@ -104,11 +104,6 @@ impl Chain for Reference {
         stores::layout(Discipline::named(node.storage.as_deref()).unwrap_or(Discipline::PerBlock))
     }
 
-    /// None: the plan makes every file.
-    fn set_up(&self, _plan: &Plan) -> Result<Option<SetUp>, ChainError> {
-        Ok(None)
-    }
-
     fn render(&self, plan: &Plan, binding: &Binding, _made: &Made, node: &NodePlan) -> Result<NodeFiles, ChainError> {
         let place = bound(binding, &node.name)?;
         let mut files = BTreeMap::new();
@@ -159,8 +154,8 @@ impl Chain for Reference {
         stored::heights(copy)
     }
 
-    fn signed_path(&self) -> Option<String> {
-        Some(SIGN_STATE.to_owned())
+    fn signed_path(&self) -> &'static str {
+        SIGN_STATE
     }
 
     fn last_signed(&self, copy: &Path) -> LastSigned {

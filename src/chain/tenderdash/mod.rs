@@ -10,7 +10,6 @@ mod stores;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
 
 use rand::RngExt as _;
 use rand::SeedableRng as _;
@@ -18,10 +17,10 @@ use rand_chacha::ChaCha20Rng;
 use serde_json::json;
 
 use self::quorum::Quorum;
-use super::{Chain, ChainError, FileContents, Fixture, Made, NodeFiles, Rpc, SetUp, bound, ed25519, program, signed};
+use super::{Chain, ChainError, FileContents, Made, NodeFiles, Rpc, bound, ed25519, peers, program};
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, NodePlan, Plan, TenderdashPlan};
-use crate::timeline::{Heights, LastSigned, Layout, Role};
+use crate::timeline::{Layout, Role};
 
 pub use rpc::TenderdashShapes;
 
@@ -62,11 +61,6 @@ impl Chain for Tenderdash {
         stores::layout(node.role == Role::Validator && validators == 1)
     }
 
-    /// None: the plan makes every file.
-    fn set_up(&self, _plan: &Plan) -> Result<Option<SetUp>, ChainError> {
-        Ok(None)
-    }
-
     fn render(&self, plan: &Plan, binding: &Binding, _made: &Made, node: &NodePlan) -> Result<NodeFiles, ChainError> {
         let quorum = Quorum::of(plan)?;
         let place = bound(binding, &node.name)?;
@@ -95,43 +89,12 @@ impl Chain for Tenderdash {
         Ok(NodeFiles { files, command, env })
     }
 
-    fn fixture(&self, plan: &Plan) -> Result<Option<Fixture>, ChainError> {
-        if plan.built_blocks > 0 {
-            return Err(ChainError::new(
-                "start from built blocks: Tenderdash has no command that builds a chain off-line",
-            ));
-        }
-        Ok(None)
-    }
-
     fn rpc(&self) -> &dyn Rpc {
         &TenderdashShapes
     }
 
-    /// None: goleveldb's files are not read here, the handshake line at the restart tells the heights.
-    fn stored_paths(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn stored_heights(&self, _copy: &Path) -> Result<Heights, ChainError> {
-        Err(ChainError::new("read heights off-line: Tenderdash tells them only in its handshake line"))
-    }
-
-    fn signed_path(&self) -> Option<String> {
-        Some(SIGN_STATE.to_owned())
-    }
-
-    fn last_signed(&self, copy: &Path) -> LastSigned {
-        signed::privval(&copy.join(SIGN_STATE))
-    }
-
-    /// None: its events go over a WebSocket, as JSON-RPC answers.
-    fn events_request(&self) -> Option<String> {
-        None
-    }
-
-    fn event_height(&self, _line: &[u8]) -> Result<Option<u64>, ChainError> {
-        Err(ChainError::new("read an event: Tenderdash has no stream of lines"))
+    fn signed_path(&self) -> &'static str {
+        SIGN_STATE
     }
 
     fn transaction(&self, plan: &Plan, _made: &Made, kind: &str, n: u64, size: usize) -> Result<Vec<u8>, ChainError> {
@@ -157,14 +120,7 @@ fn node_key(node: &NodePlan) -> Result<ed25519::Key, ChainError> {
 fn config(plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<String, ChainError> {
     let options = options(plan)?;
     let place = bound(binding, &node.name)?;
-    let mut peers = Vec::with_capacity(node.peers.len());
-    for name in &node.peers {
-        let peer = plan.nodes.iter().find(|other| other.name == *name);
-        let peer = peer.ok_or_else(|| ChainError::new(format!("render a node: peer `{name}` is not in the plan")))?;
-        let there = bound(binding, name)?;
-        let id = hex::encode(node_key(peer)?.address());
-        peers.push(format!("{id}@{}", SocketAddr::new(there.ip, there.p2p_port)));
-    }
+    let peers = peers(plan, binding, node, |peer| Ok(hex::encode(node_key(peer)?.address())))?;
     Ok(config::render(&config::Settings {
         moniker: &node.name,
         role: node.role,

@@ -3,10 +3,9 @@
 //! A GET is answered without an envelope, an error among them with HTTP status 200; a POST has one. Header H carries the app
 //! hash after block H.
 
-use crate::chain::{ChainError, CometShapes, Rpc};
-use crate::timeline::{Hashes, Status};
+use crate::chain::{ChainError, Rpc};
 
-/// Shapes of Tenderdash 1.x.
+/// Shapes of Tenderdash 1.x. The application's height is a number here, and text in CometBFT.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TenderdashShapes;
 
@@ -15,46 +14,9 @@ impl Rpc for TenderdashShapes {
         0
     }
 
-    fn status_request(&self) -> String {
-        CometShapes.status_request()
-    }
-
-    fn status(&self, body: &[u8]) -> Result<Status, ChainError> {
-        CometShapes.status(body)
-    }
-
-    fn peers_request(&self) -> String {
-        CometShapes.peers_request()
-    }
-
     /// Never a number: the node lists peers that are gone as well, and does not say which those are.
     fn peers(&self, _body: &[u8]) -> Result<u32, ChainError> {
         Err(ChainError::new("count the peers: Tenderdash lists those that are gone as well"))
-    }
-
-    fn app_request(&self) -> String {
-        CometShapes.app_request()
-    }
-
-    /// A number here, and text in CometBFT.
-    fn app_height(&self, body: &[u8]) -> Result<u64, ChainError> {
-        CometShapes.app_height(body)
-    }
-
-    fn hashes_request(&self, first: u64, last: u64) -> String {
-        CometShapes.hashes_request(first, last)
-    }
-
-    fn hashes(&self, body: &[u8]) -> Result<Hashes, ChainError> {
-        CometShapes.hashes(body)
-    }
-
-    fn submit_request(&self, transaction: &[u8]) -> String {
-        CometShapes.submit_request(transaction)
-    }
-
-    fn submitted(&self, body: &[u8]) -> bool {
-        CometShapes.submitted(body)
     }
 }
 
