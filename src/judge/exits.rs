@@ -27,7 +27,7 @@ fn own_ends(model: &Model, node: &Node) -> (Vec<Finding>, Vec<Note>) {
     for (start, life) in &node.lives {
         match life.exit.as_ref().filter(|e| e.cause == ExitCause::Own) {
             Some(ended) if !at_halt_height(model, node, ended) => episode.push((*start, life, ended)),
-            _ if episode.is_empty() => {}
+            _ if episode.is_empty() || !came_up(model, node, life) => {}
             _ => {
                 came_back(node, &episode, *start, &mut findings, &mut notes);
                 episode.clear();
@@ -38,6 +38,13 @@ fn own_ends(model: &Model, node: &Node) -> (Vec<Finding>, Vec<Note>) {
         findings.push(stays_down(model, node, &episode));
     }
     (findings, notes)
+}
+
+/// Whether a start of a node was seen to answer: one that merely began has not come back.
+fn came_up(model: &Model, node: &Node, life: &Life) -> bool {
+    let Some((from, _)) = life.started.filter(|_| model.complete) else { return true };
+    let to = life.exit.as_ref().map_or(u64::MAX, |e| e.at_us);
+    node.samples.iter().any(|s| s.at_us >= from && s.at_us <= to)
 }
 
 /// A node may end by itself, with code 0, once it is at the halt height.
@@ -155,6 +162,12 @@ fn came_back(
     let reasons: Vec<String> = episode.iter().map(|(_, life, ended)| reason(life, ended).0).collect();
     if node.limited_volume && reasons.iter().all(|r| r == "disk-full") {
         notes.push(Note::about("restart", &node.name, "its own limited volume was full; it came back afterwards"));
+        return;
+    }
+    if reasons.iter().all(|class| is_machines(node, class)) {
+        let words =
+            format!("the machine failed it ({}), not the node itself; it came back afterwards", reasons.join(", "));
+        notes.push(Note::about("restart", &node.name, words));
         return;
     }
     let starts = back - first + 1;

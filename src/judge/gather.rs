@@ -19,7 +19,6 @@ impl Gather {
         model.end.last_us = model.end.last_us.max(at);
         match &record.event {
             Event::RunStarted(start) => {
-                model.complete = true;
                 model.identity = Identity {
                     run: start.run.clone(),
                     topology: start.topology.clone(),
@@ -46,11 +45,7 @@ impl Gather {
             }
             Event::Settled { converged, why } => {
                 model.end.settled = Some((*converged, why.clone(), seq));
-                if !converged {
-                    // The settling phase has waited already.
-                    model.patience.flag_us = 3_000_000;
-                    model.patience.halt_us = 3_000_000;
-                }
+                model.end.settled_us = Some(at);
             }
             Event::ToolError { what } => model.end.tool_errors.push((what.clone(), seq)),
             Event::Interrupted => {
@@ -82,7 +77,6 @@ impl Gather {
     fn setup(&mut self, setup: &Setup) {
         let model = &mut self.model;
         model.app_hash_offset = setup.app_hash_offset;
-        model.complete = true;
         model.initial_height = setup.initial_height;
         model.expect = setup.expect.clone();
         model.load.known = true;
@@ -165,7 +159,11 @@ impl Gather {
             lives.entry(start).or_default()
         }
         match event {
-            NodeEvent::Started { start, .. } => life(lives, *start).started = Some((at, seq)),
+            NodeEvent::Started { start, .. } => {
+                life(lives, *start).started = Some((at, seq));
+                // Its first answer is looked for, even if it says the same as the last one before.
+                node.samples_since_start = node.samples.len();
+            }
             NodeEvent::Exited { start, exit, cause, tail } => {
                 life(lives, *start).exit = Some(Ended {
                     at_us: at,
@@ -201,14 +199,14 @@ impl Gather {
     }
 }
 
-/// Keeps the first and the last of a row of equal samples, so that a long quiet run stays small.
+/// Keeps the first and the last of a row of equal samples of one start, so that a long quiet run stays small.
 fn status_seen(node: &mut Node, status: &Status, at: Us, seq: u64) {
     let sample = Sample { at_us: at, height: status.height, catching_up: Some(status.catching_up), seq };
     if node.app_hash.as_ref().is_none_or(|(seen, _)| *seen <= at) {
         node.app_hash = Some((at, status.app_hash.clone()));
     }
     let same = |a: &Sample, b: &Sample| (a.height, a.catching_up) == (b.height, b.catching_up);
-    match node.samples.as_mut_slice() {
+    match &mut node.samples[node.samples_since_start..] {
         [.., before, last] if same(before, last) && same(last, &sample) => *last = sample,
         _ => node.samples.push(sample),
     }

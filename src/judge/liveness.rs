@@ -1,18 +1,19 @@
 //! Whether each node came along: by progress of its height against the best of the rest, never by what it says of itself.
 
-use super::model::{Model, Node, Sample, Us};
+use super::model::{Life, Model, Node, Sample, Us};
+use super::pace::Bounds;
 use super::power::outages;
 use super::{Finding, Note, Verdict, series};
 use crate::timeline::Mode;
 
 /// What each node's heights say.
-pub(crate) fn check(model: &Model) -> (Vec<Finding>, Vec<Note>) {
+pub(crate) fn check(model: &Model, bounds: &Bounds) -> (Vec<Finding>, Vec<Note>) {
     let mut findings = Vec::new();
     let outages = outages(model);
     for (index, node) in model.nodes.iter().enumerate() {
         findings.extend(regressed(node));
         let down = outages.iter().any(|o| o.node == index && o.to.is_none());
-        if !down && let Some(finding) = came_along(model, index) {
+        if !down && let Some(finding) = came_along(model, bounds, index) {
             findings.push(finding);
         }
     }
@@ -22,17 +23,17 @@ pub(crate) fn check(model: &Model) -> (Vec<Finding>, Vec<Note>) {
     (findings, fresh.map(note).collect())
 }
 
-fn came_along(model: &Model, index: usize) -> Option<Finding> {
+fn came_along(model: &Model, bounds: &Bounds, index: usize) -> Option<Finding> {
     let node = &model.nodes[index];
     let from = healthy_since(model, node);
-    if let Some(finding) = silent(model, index, from) {
+    if let Some(finding) = silent(model, bounds, index, from) {
         return Some(finding);
     }
     let last = *node.samples.last()?;
     if series::in_step(model, index, &last) {
-        return flag_stuck(model, index).or_else(|| over_budget(model, index));
+        return flag_stuck(model, bounds, index).or_else(|| over_budget(model, index));
     }
-    behind(model, index, from, &last)
+    behind(model, bounds, index, from, &last).or_else(|| over_budget(model, index))
 }
 
 /// Since when no fault and no start excuses a node: its last start, the end of its last pause.
@@ -43,8 +44,16 @@ fn healthy_since(model: &Model, node: &Node) -> Us {
     started.max(reverted).unwrap_or(0)
 }
 
+/// How many times longer than others a node may be silent that said that it replays blocks.
+const REPLAY: u64 = 3;
+
+/// Whether the handshake of a life had blocks to replay.
+fn replays(life: &Life) -> bool {
+    life.handshake.as_ref().is_some_and(|h| h.heights.app < h.heights.store)
+}
+
 /// A process that is alive and has stopped answering.
-fn silent(model: &Model, index: usize, from: Us) -> Option<Finding> {
+fn silent(model: &Model, bounds: &Bounds, index: usize, from: Us) -> Option<Finding> {
     let node = &model.nodes[index];
     let (at, reason, seq) = node.silences.last()?;
     let last = node.samples.last();
@@ -52,7 +61,10 @@ fn silent(model: &Model, index: usize, from: Us) -> Option<Finding> {
         return None;
     }
     let since = (*at).max(from);
-    if model.end.last_us.saturating_sub(since) < model.patience.halt_us {
+    // A handshake that replays keeps RPC closed, for as long as the blocks take.
+    let replays = node.last_life().is_some_and(|(_, life)| replays(life));
+    let most = if replays { REPLAY.saturating_mul(bounds.halt) } else { bounds.node.max(model.patience.grace_us) };
+    if model.end.last_us.saturating_sub(since) < most {
         return None;
     }
     let seconds = model.end.last_us.saturating_sub(since) / 1_000_000;
@@ -67,24 +79,34 @@ fn silent(model: &Model, index: usize, from: Us) -> Option<Finding> {
     )
 }
 
-fn behind(model: &Model, index: usize, from: Us, last: &Sample) -> Option<Finding> {
+fn behind(model: &Model, bounds: &Bounds, index: usize, from: Us, last: &Sample) -> Option<Finding> {
     let node = &model.nodes[index];
     let best = |at: Us| model.best_of_rest(index, at).unwrap_or(0);
     let frozen = series::frozen_since(&node.samples)?;
     let frozen = Sample { at_us: frozen.at_us.max(from.min(last.at_us)), ..frozen };
     let rest_made = best(last.at_us).saturating_sub(best(frozen.at_us));
     let stood_us = last.at_us - frozen.at_us;
-    let frozen_now = rest_made >= model.patience.frozen_blocks && stood_us >= model.patience.grace_us;
-    if frozen_now || stood_us >= model.patience.halt_us {
+    // Once all nodes had come together the run was over, and what is seen while it is taken down must be as clear as at any time.
+    let agreed = matches!(&model.end.settled, Some((true, _, _)));
+    let most = if agreed { bounds.halt } else { bounds.node };
+    if rest_made >= model.patience.frozen_blocks && stood_us >= most || stood_us >= bounds.halt {
         return Some(stuck(node, &frozen, last, best(last.at_us)));
     }
-    let start = *node.samples.iter().find(|s| s.at_us >= from).unwrap_or(last);
+    if agreed {
+        return None;
+    }
+    // Since it fell out of step: a stall of a moment at the end of a long run is not its rate.
+    let trails = |s: &&Sample| s.at_us >= from && s.height + model.patience.blocks < best(s.at_us);
+    let late = node.samples.iter().rev().take_while(trails).last();
+    let start = *late.unwrap_or(last);
     let own = series::rate((start.at_us, start.height), (last.at_us, last.height));
     let (rest_start, rest_end) = (best(start.at_us), best(last.at_us));
     let rest = series::rate((start.at_us, rest_start), (last.at_us, rest_end));
     let gap = (rest_start.saturating_sub(start.height), rest_end.saturating_sub(last.height));
-    if last.at_us == start.at_us || rest_end < rest_start + model.patience.frozen_blocks || gap.1 < gap.0 {
-        return Some(unfinished(model, node, last, gap, own - rest));
+    let looked_us = last.at_us - start.at_us;
+    let short = looked_us == 0 || looked_us < bounds.node;
+    if short || rest_end < rest_start + model.patience.frozen_blocks || gap.1 < gap.0 {
+        return Some(unfinished(model, node, last, from, gap, own - rest));
     }
     let evidence = [start.seq, last.seq];
     if own < rest {
@@ -132,12 +154,14 @@ fn stuck(node: &Node, frozen: &Sample, last: &Sample, best: u64) -> Finding {
 }
 
 /// Still on its way when the run ended.
-fn unfinished(model: &Model, node: &Node, last: &Sample, gap: (u64, u64), gain: f64) -> Finding {
+fn unfinished(model: &Model, node: &Node, last: &Sample, from: Us, gap: (u64, u64), gain: f64) -> Finding {
     let left = if gain > 0.0 { format!(", about {:.0} s more", gap.1 as f64 / gain) } else { String::new() };
     let detail = format!("still {} blocks behind at the end, {} at its start{left}", gap.1, gap.0);
-    let since = model.last_fault_us().unwrap_or(0);
-    let budget = model.expect.converge_within_ms.map(|ms| ms * 1000);
-    let over = budget.is_some_and(|budget| last.at_us.saturating_sub(since) > budget);
+    // The time to converge begins when the last fault is done with; a run says itself when it is over.
+    let since = model.last_fault_us().unwrap_or(0).max(if model.complete { from } else { 0 });
+    let given_up = !model.complete || matches!(&model.end.settled, Some((false, _, _)));
+    let budget = model.expect.converge_within_ms.map(|ms| ms.saturating_mul(1000));
+    let over = given_up && budget.is_some_and(|budget| last.at_us.saturating_sub(since) > budget);
     let verdict = if over { Verdict::ExpectationFailed } else { Verdict::Inconclusive };
     let why = if over { "the time to converge is over" } else { "it was catching up, and the end came first" };
     Finding::new(verdict, detail)
@@ -149,14 +173,14 @@ fn unfinished(model: &Model, node: &Node, last: &Sample, gap: (u64, u64), gain: 
 }
 
 /// In step, and still calling itself catching up: it never joins consensus.
-fn flag_stuck(model: &Model, index: usize) -> Option<Finding> {
+fn flag_stuck(model: &Model, bounds: &Bounds, index: usize) -> Option<Finding> {
     let node = &model.nodes[index];
     let row: Vec<&Sample> = node.samples.iter().rev().take_while(|s| s.catching_up == Some(true)).collect();
     let (last, first) = (*row.first()?, *row.last()?);
     let since = series::in_step_since(model, index, first.at_us)?;
     let stood = last.at_us - since;
     let never_signs = node.signed == Some(0) && stood > 0;
-    if stood < model.patience.flag_us && !never_signs {
+    if stood < bounds.flag && !never_signs {
         return None;
     }
     let signs = if node.signed == Some(0) { " and never signs" } else { "" };
@@ -175,12 +199,14 @@ fn flag_stuck(model: &Model, index: usize) -> Option<Finding> {
 }
 
 fn over_budget(model: &Model, index: usize) -> Option<Finding> {
-    let budget = model.expect.converge_within_ms? * 1000;
+    let budget = model.expect.converge_within_ms?.saturating_mul(1000);
     let node = &model.nodes[index];
-    let from = model.last_fault_us().unwrap_or(0);
+    let from = if model.complete { quiet_since(model) } else { model.last_fault_us().unwrap_or(0) };
     let in_step = series::in_step_since(model, index, 0)?;
     let joined = node.samples.iter().rev().take_while(|s| s.catching_up != Some(true)).last()?;
-    let came = in_step.max(joined.at_us);
+    // A node that agreed when the run was over has agreed by then, whatever a busy machine made of it afterwards.
+    let over_us = model.end.settled_us.filter(|_| matches!(&model.end.settled, Some((true, _, _))));
+    let came = in_step.max(joined.at_us).min(over_us.unwrap_or(Us::MAX));
     let took = came.saturating_sub(from);
     if took <= budget {
         return None;
@@ -204,6 +230,12 @@ fn over_budget(model: &Model, index: usize) -> Option<Finding> {
             .next("look at where the time went: down, replaying, catching up, or waiting with all blocks present")
             .evidence([joined.seq]),
     )
+}
+
+/// When the last fault was done with and the last node started, which is when the time to converge begins.
+fn quiet_since(model: &Model) -> Us {
+    let since = model.nodes.iter().map(|node| healthy_since(model, node)).max();
+    since.unwrap_or(0).max(model.last_fault_us().unwrap_or(0))
 }
 
 /// A height that goes down, apart from what a node that defers its flushes may lose.

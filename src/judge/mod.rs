@@ -17,6 +17,7 @@ mod liveness;
 mod merge;
 mod model;
 mod observe;
+mod pace;
 mod power;
 mod predict;
 mod published;
@@ -51,9 +52,18 @@ pub fn judge(records: &[Record]) -> Judgement {
 }
 
 /// Judges a timeline as it grows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Judge {
     gather: Gather,
+}
+
+impl Default for Judge {
+    fn default() -> Self {
+        let mut gather = Gather::default();
+        // Of a timeline all is expected to be there, even before its first record.
+        gather.model.complete = true;
+        Self { gather }
+    }
 }
 
 impl Judge {
@@ -87,22 +97,44 @@ fn rules(model: &Model) -> Said {
     let mut notes = Vec::new();
     findings.extend(agreement::check(model));
     findings.extend(agreement::nothing_in_common(model));
-    findings.extend(expectations::check(model));
     findings.extend(published::check(model));
     findings.extend(acknowledged::check(model));
-    let with_notes = [
-        liveness::check(model),
-        power::check(model),
-        exits::check(model),
-        restarts::check(model),
-        failed_calls::check(model),
-    ];
-    for (found, noted) in with_notes {
+    for (found, noted) in [restarts::check(model), failed_calls::check(model)] {
         findings.extend(found);
+        notes.extend(noted);
+    }
+    let growth = pace::growth(model);
+    let bounds = pace::bounds(model, &growth);
+    let of_the_end = [
+        (expectations::check(model), Vec::new()),
+        liveness::check(model, &bounds),
+        power::check(model, &growth, &bounds),
+        exits::check(model),
+    ];
+    for (found, noted) in of_the_end {
+        findings.extend(found.into_iter().map(|f| if model.breaks_off() { so_far(f) } else { f }));
         notes.extend(noted);
     }
     notes.extend(expectations::notes(model));
     Said { findings, notes, faults }
+}
+
+/// A finding by rules that look at how things end, where the record breaks off before its end: what did not come about so far
+/// may come yet. What has happened for good stays as it is.
+fn so_far(mut finding: Finding) -> Finding {
+    let open = matches!(
+        finding.verdict,
+        Verdict::Stuck
+            | Verdict::NeverCatchesUp
+            | Verdict::ChainHalted
+            | Verdict::ExpectationFailed
+            | Verdict::ConvergedSlow
+    );
+    if open {
+        finding.detail = format!("so far {}: {}", finding.verdict, finding.detail);
+        finding.verdict = Verdict::Inconclusive;
+    }
+    finding
 }
 
 /// The judgement of models that share a run, one a chain.

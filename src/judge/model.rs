@@ -66,7 +66,7 @@ pub(crate) struct ToldFault {
     pub(crate) away: bool,
 }
 
-/// How long things may take before they are called a finding.
+/// How long things may take at least before they are called a finding; [`super::pace`] says how much longer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// How old the best of the rest may be when a node is compared with it.
@@ -75,7 +75,7 @@ pub(crate) struct Patience {
     pub(crate) blocks: u64,
     /// How long a node in step may call itself catching up.
     pub(crate) flag_us: Us,
-    /// How long no node may advance while enough voting power is online.
+    /// How long nobody, or one node, may not advance.
     pub(crate) halt_us: Us,
     /// How many blocks the rest must make before a height that does not move is called frozen.
     pub(crate) frozen_blocks: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { grace_us: 2_000_000, blocks: 2, flag_us: 10_000_000, halt_us: 10_000_000, frozen_blocks: 3 }
+        Self { grace_us: 2_000_000, blocks: 2, flag_us: 20_000_000, halt_us: 20_000_000, frozen_blocks: 3 }
     }
 }
 
@@ -109,6 +109,8 @@ pub(crate) struct End {
     pub(crate) time_limit: bool,
     /// What the settling phase came to.
     pub(crate) settled: Option<(bool, String, u64)>,
+    /// When.
+    pub(crate) settled_us: Option<Us>,
     /// Errors of the tool.
     pub(crate) tool_errors: Vec<(String, u64)>,
     /// Time of the last record.
@@ -125,8 +127,10 @@ pub(crate) struct Node {
     pub(crate) storage: Option<String>,
     pub(crate) group: String,
     pub(crate) layout: Layout,
-    /// Looks at its RPC, in time order.
+    /// Looks at its RPC, in time order; of a row of equal ones in one start the first and the last.
     pub(crate) samples: Vec<Sample>,
+    /// Where in `samples` its current start begins.
+    pub(crate) samples_since_start: usize,
     /// Silences of its RPC, in time order.
     pub(crate) silences: Vec<(Us, String, u64)>,
     /// Process starts by number.
@@ -347,6 +351,11 @@ impl Model {
     pub(crate) fn failed_a_call(&self, cause: &ExitCause) -> bool {
         let by = |f: &&Fault| matches!(cause, ExitCause::Fault(id) if *id == f.setup.id);
         self.faults.iter().find(by).is_some_and(|f| f.setup.kind == FaultKind::Fail)
+    }
+
+    /// Whether the record of the run breaks off, so that what is missing at its end says nothing.
+    pub(crate) fn breaks_off(&self) -> bool {
+        self.complete && !self.end.ended
     }
 
     /// When the last fault took effect.

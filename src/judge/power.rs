@@ -4,6 +4,7 @@
 //! chain that stands still with more than two thirds online has failed.
 
 use super::model::{Model, Sample, Us};
+use super::pace::Bounds;
 use super::{Finding, Note, Verdict};
 use crate::timeline::{ExitCause, FaultKind};
 
@@ -38,6 +39,25 @@ pub(crate) fn outages(model: &Model) -> Vec<Outage> {
     }
     let told = model.told.iter().filter(|f| f.away);
     all.extend(told.filter_map(|f| Some(Outage { node: f.node?, from: f.from, to: f.to })));
+    all
+}
+
+/// The same, and when nodes have not answered yet since their start: they may be starting, replaying or unreachable, so that
+/// nobody can say that they vote.
+fn unready(model: &Model) -> Vec<Outage> {
+    let mut all = outages(model);
+    for (index, node) in model.nodes.iter().enumerate().filter(|_| model.complete) {
+        if let Some((_, life)) = node.lives.first_key_value() {
+            all.push(Outage { node: index, from: 0, to: life.started.map(|(at, _)| at) });
+        }
+        for life in node.lives.values() {
+            let Some((from, _)) = life.started else { continue };
+            let end = life.exit.as_ref().map(|e| e.at_us);
+            let first = node.samples.get(node.samples.partition_point(|s| s.at_us < from)).map(|s| s.at_us);
+            let answered = first.filter(|at| end.is_none_or(|end| *at <= end));
+            all.push(Outage { node: index, from, to: answered.or(end) });
+        }
+    }
     all
 }
 
@@ -77,51 +97,60 @@ fn stretches(model: &Model, outages: &[Outage], from: Us, to: Us) -> Vec<(Us, Us
     edges.windows(2).map(|pair| (pair[0], pair[1], online(model, outages, pair[0]))).collect()
 }
 
-/// When the chain's best height grew: (time, height, record), strictly rising in both.
-fn growth(model: &Model) -> Vec<Sample> {
-    let mut all: Vec<Sample> = model.nodes.iter().flat_map(|n| n.samples.iter().copied()).collect();
-    all.extend(&model.rest);
-    all.sort_by_key(|s| (s.at_us, std::cmp::Reverse(s.height)));
-    let mut best: Vec<Sample> = Vec::new();
-    for sample in all {
-        if best.last().is_none_or(|b| sample.height > b.height) {
-            best.push(sample);
+/// A stretch with enough power ready to vote, and the power lacking in it least.
+type Ready = (Us, Us, Online);
+
+/// The stretches of a standstill in which blocks had to be made, neighbours joined, each without the time that a chain takes to
+/// come back from the stretch before it: its rounds have grown as long as that.
+fn must_move(stood: &[(Us, Us, Online)]) -> Vec<Ready> {
+    let mut ready: Vec<Ready> = Vec::new();
+    let mut lacking = 0;
+    for (from, to, online) in stood {
+        if !online.suffices() {
+            lacking += to - from;
+        } else if let Some(last) = ready.last_mut().filter(|(_, end, _)| end == from) {
+            *last = (last.0, *to, if online.power < last.2.power { *online } else { last.2 });
+        } else {
+            ready.push((from.saturating_add(lacking).min(*to), *to, *online));
         }
     }
-    best
+    ready
 }
 
 /// Whether the chain moved when it had to, and stood when it had to.
-pub(crate) fn check(model: &Model) -> (Vec<Finding>, Vec<Note>) {
+pub(crate) fn check(model: &Model, growth: &[Sample], bounds: &Bounds) -> (Vec<Finding>, Vec<Note>) {
     let (mut findings, mut notes) = (Vec::new(), Vec::new());
-    let growth = growth(model);
     let last_look = model.nodes.iter().filter_map(|n| n.samples.last()).map(|s| s.at_us).max();
     let (Some(best), Some(end)) = (growth.last().copied(), last_look) else { return (findings, notes) };
-    let outages = outages(model);
+    let outages = unready(model);
     let halt = model.expect.halt_height;
     for (index, from) in growth.iter().enumerate() {
         let (to, last) = match growth.get(index + 1) {
             Some(next) => (next.at_us, false),
             None => (end, true),
         };
-        if to.saturating_sub(from.at_us) < model.patience.halt_us {
+        if to.saturating_sub(from.at_us) < bounds.halt {
             continue;
         }
         let stood = stretches(model, &outages, from.at_us, to);
-        let must_move = stood.iter().filter(|(a, b, online)| online.suffices() && b - a >= model.patience.halt_us);
-        let longest = must_move.max_by_key(|(a, b, _)| b - a);
+        let longest =
+            must_move(&stood).into_iter().filter(|(a, b, _)| b - a >= bounds.halt).max_by_key(|(a, b, _)| b - a);
         match longest {
-            None => notes.push(expected_halt(from, to, &stood)),
+            None if stood.iter().any(|(_, _, online)| !online.suffices()) => {
+                notes.push(expected_halt(from, to, &stood));
+            }
+            None => {}
             Some(_) if last && halt.is_some_and(|halt| best.height >= halt) => {
                 let words = format!("the chain stands at its halt height {}", best.height);
                 notes.push(Note::run("expected-halt", words).height(best.height));
             }
-            Some(stretch) if last => findings.push(halted(model, &best, *stretch)),
+            Some(stretch) if last && !agreed(model) => findings.push(halted(model, &best, stretch)),
             // Where nobody looked in between, blocks may have been made all the time.
-            Some(_) if !looked_at_standing(model, from, to) => {}
+            Some(_) if !looked_at_standing(model, bounds, from, to) => {}
             Some((a, b, online)) => {
+                let then = if last { "when the run ended" } else { "then it went on" };
                 let words = format!(
-                    "no block for {} s after height {} with {} % of the voting power online, then it went on",
+                    "no block for {} s after height {} with {} % of the voting power online, {then}",
                     (b - a) / 1_000_000,
                     from.height,
                     online.percent()
@@ -130,13 +159,19 @@ pub(crate) fn check(model: &Model) -> (Vec<Finding>, Vec<Note>) {
             }
         }
     }
-    findings.extend(moved_without_quorum(model, &outages, &growth));
+    findings.extend(moved_without_quorum(model, bounds, growth));
     (findings, notes)
 }
 
+/// Whether the run was over because all nodes had made blocks since the last fault: what happens while it is taken down says
+/// nothing.
+fn agreed(model: &Model) -> bool {
+    matches!(&model.end.settled, Some((true, _, _)))
+}
+
 /// Whether somebody saw the chain stand so late before it went on that it had stood for too long.
-fn looked_at_standing(model: &Model, from: &Sample, to: Us) -> bool {
-    let late = from.at_us + model.patience.halt_us;
+fn looked_at_standing(model: &Model, bounds: &Bounds, from: &Sample, to: Us) -> bool {
+    let late = from.at_us + bounds.halt;
     model.nodes.iter().flat_map(|n| &n.samples).chain(&model.rest).any(|s| s.at_us >= late && s.at_us < to)
 }
 
@@ -168,13 +203,14 @@ fn halted(model: &Model, best: &Sample, (a, b, online): (Us, Us, Online)) -> Fin
 }
 
 /// A chain that makes blocks with a third or more of the power away.
-fn moved_without_quorum(model: &Model, outages: &[Outage], growth: &[Sample]) -> Option<Finding> {
+fn moved_without_quorum(model: &Model, bounds: &Bounds, growth: &[Sample]) -> Option<Finding> {
     let (first, last) = (growth.first()?.at_us, growth.last()?.at_us);
-    stretches(model, outages, first, last).into_iter().filter(|(_, _, online)| !online.suffices()).find_map(
+    stretches(model, &outages(model), first, last).into_iter().filter(|(_, _, online)| !online.suffices()).find_map(
         |(a, b, online)| {
-            // What was decided before the outage may be seen a moment later, and the last block may be made as it begins.
-            let settled = a + model.patience.grace_us;
-            let during: Vec<&Sample> = growth.iter().filter(|s| s.at_us > settled && s.at_us < b).collect();
+            // What was decided before the outage may be seen a moment later, the last block may be made as it begins, and
+            // word of the next start may come after its first blocks.
+            let (from, to) = (a + bounds.late, b.saturating_sub(bounds.late));
+            let during: Vec<&Sample> = growth.iter().filter(|s| s.at_us > from && s.at_us < to).collect();
             let (from, to) = (during.first()?, during.last()?);
             (to.height > from.height + 1).then(|| {
                 Finding::new(

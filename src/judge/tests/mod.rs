@@ -10,6 +10,7 @@ use crate::timeline::{
 };
 
 mod acknowledged;
+mod liveness;
 mod properties;
 mod verdicts;
 
