@@ -90,7 +90,8 @@ impl<R: BufRead> Reader<R> {
         let whole = self.buffer.last() == Some(&b'\n');
         let record: Record = match serde_json::from_slice(&self.buffer) {
             Ok(record) => record,
-            Err(_) if !whole && line > 1 => {
+            // Of the first line nothing is known but that it breaks off.
+            Err(error) if !whole && (line > 1 || error.is_eof()) => {
                 self.torn = Some(Torn { line, bytes: self.buffer.len() });
                 return Ok(None);
             }

@@ -23,4 +23,5 @@ mod node_sync;
 mod page;
 mod planted;
 mod reference;
+mod timelines;
 mod topology;
