@@ -22,6 +22,9 @@ use super::tap::Tapped;
 /// Folder below home for what the agent itself keeps: the captured output.
 pub(crate) const OWN_FOLDER: &str = ".midflush";
 
+const LOG_PREFIX: &str = "start-";
+const LOG_SUFFIX: &str = ".log";
+
 /// Holds one node: its home, its process, its events.
 pub struct Supervisor {
     home: PathBuf,
@@ -58,7 +61,9 @@ impl Supervisor {
             tracing::warn!(%error, "orphans of the node will not be reaped");
         }
         let spawner = Spawner::new().map_err(AgentError::io("start a thread"))?;
-        Ok(Self { home, spawner, journal: Arc::new(Journal::new()), state: Mutex::default() })
+        let starts = starts_before(&home.join(OWN_FOLDER)).map_err(AgentError::io("look at the node's home"))?;
+        let state = Mutex::new(State { starts, ..State::default() });
+        Ok(Self { home, spawner, journal: Arc::new(Journal::new()), state })
     }
 
     /// The node's home, without symbolic links.
@@ -169,7 +174,7 @@ impl Supervisor {
 
     /// Where the output of a start is kept.
     pub fn log_path(&self, start: u32) -> PathBuf {
-        self.home.join(OWN_FOLDER).join(format!("start-{start}.log"))
+        self.home.join(OWN_FOLDER).join(format!("{LOG_PREFIX}{start}{LOG_SUFFIX}"))
     }
 
     /// The node's RPC address, as given at its last start.
@@ -226,6 +231,34 @@ impl Drop for Supervisor {
     }
 }
 
+/// Starts that an agent before this one made in the same home, told by the output that it kept: a node that got another image
+/// goes on counting.
+fn starts_before(folder: &Path) -> io::Result<u32> {
+    let mut last = 0;
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let number =
+            name.to_str().and_then(|name| name.strip_prefix(LOG_PREFIX)?.strip_suffix(LOG_SUFFIX)?.parse().ok());
+        last = last.max(number.unwrap_or(0));
+    }
+    Ok(last)
+}
+
 fn not_running() -> AgentError {
     AgentError::Conflict("the node does not run".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_counted_on_by_the_next_agent_of_a_home() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(starts_before(folder.path()).expect("read"), 0);
+        for name in ["start-9.log", "start-10.log", "start-x.log", "probe"] {
+            fs::write(folder.path().join(name), "").expect("written");
+        }
+        assert_eq!(starts_before(folder.path()).expect("read"), 10);
+    }
 }

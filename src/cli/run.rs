@@ -151,14 +151,7 @@ fn check_engine(planned: &Planned, engine: &Capabilities) -> Result<(), CliError
             "{wanted} nodes are wanted, and the {name} engine runs at most {most} here"
         )));
     }
-    let upgraded = plan.nodes.iter().flat_map(|node| plan.upgrades(node).map(|(_, node)| node));
-    let upgraded: Vec<_> = upgraded.collect();
-    if let Some(node) = upgraded.first().filter(|_| !engine.upgrades) {
-        let (name, node) = (&engine.name, &node.name);
-        return Err(CliError::input(format!(
-            "the {name} engine cannot give `{node}` another build while it runs; use `--engine process`"
-        )));
-    }
+    let upgraded: Vec<_> = plan.nodes.iter().flat_map(|node| plan.upgrades(node).map(|(_, node)| node)).collect();
     for node in plan.nodes.iter().chain(&upgraded) {
         let unfit = match planned.chain.build(plan, node) {
             Build::Image { reference } if !engine.images => format!("the image `{reference}`"),

@@ -31,8 +31,6 @@ pub struct Capabilities {
     pub images: bool,
     /// A build may be a plain binary of this machine.
     pub binaries: bool,
-    /// A node may start again from another build.
-    pub upgrades: bool,
 }
 
 /// What a node is made from.
@@ -187,6 +185,10 @@ pub trait Engine: Send + Sync {
 
     /// Starts one agent a node and waits until each can be dialled. On an error nothing is left behind.
     async fn launch(&self, launch: &Launch) -> Result<Binding, EngineError>;
+
+    /// Makes a node whose process is down start from another build, which was made ready before; address, home and what
+    /// lies there stay. Tells whether its agent is another one now, whose events count from 1 again.
+    async fn change_build(&self, run: &str, node: &str, build: &Build) -> Result<bool, EngineError>;
 
     /// A new byte stream to the agent of a node.
     async fn dial(&self, run: &str, node: &str) -> Result<Box<dyn ByteStream>, EngineError>;

@@ -153,6 +153,8 @@ impl Testnet {
                 plan: Arc::clone(&experiment.plan),
                 node: live.plan.clone(),
                 chain: Arc::clone(&experiment.chain),
+                engine: Arc::clone(&experiment.engine),
+                run: experiment.facts.run.clone(),
                 client: Arc::clone(&live.client),
                 files: live.files.clone(),
                 upgrades: live.upgrades.clone(),
@@ -285,13 +287,14 @@ fn upgrades(
     let Experiment { plan, chain, .. } = experiment;
     let upgrade = |(fault, after): (FaultId, NodePlan)| {
         let mut binding = binding.clone();
-        let ready = prepared.get(&chain.build(plan, &after));
+        let build = chain.build(plan, &after);
+        let ready = prepared.get(&build);
         if let (Some(place), Some(ready)) = (binding.nodes.get_mut(&node.name), ready) {
             (place.program, place.env) = (ready.program.clone(), ready.env.clone());
         }
         let files = chain.render(plan, &binding, made, &after);
         let files = files.map_err(|source| RunError::Chain { node: node.name.clone(), source })?;
-        Ok((fault, Upgraded { files, layout: chain.layout(plan, &after) }))
+        Ok((fault, Upgraded { build, files, layout: chain.layout(plan, &after) }))
     };
     plan.upgrades(node).map(upgrade).collect()
 }

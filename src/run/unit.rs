@@ -14,6 +14,7 @@ use super::testnet::archive_files;
 use crate::agent_client::protocol::{AgentRecord, Arm, Signal, SignalRequest, StartRequest};
 use crate::agent_client::{Client, ClientError};
 use crate::chain::{Chain, NodeFiles};
+use crate::engine::{Build, Engine};
 use crate::plan::{NodePlan, Plan};
 use crate::results::RunFolder;
 use crate::timeline::{Event, Exit, ExitCause, FaultId, Heights, LastSigned, Latency, Layout, NodeEvent, Role, Tier};
@@ -62,6 +63,7 @@ enum Ended {
 /// A node after an upgrade.
 #[derive(Clone, Debug)]
 pub(super) struct Upgraded {
+    pub(super) build: Build,
     pub(super) files: NodeFiles,
     pub(super) layout: Layout,
 }
@@ -71,6 +73,9 @@ pub(super) struct UnitParts {
     pub(super) plan: Arc<Plan>,
     pub(super) node: NodePlan,
     pub(super) chain: Arc<dyn Chain>,
+    pub(super) engine: Arc<dyn Engine>,
+    /// Run id, for the engine.
+    pub(super) run: String,
     pub(super) client: Arc<Client>,
     pub(super) files: NodeFiles,
     /// By the fault whose end is the first start from the other build.
@@ -97,6 +102,8 @@ pub(super) struct Unit {
     tries_left: u32,
     height: u64,
     last_seq: u64,
+    /// The agent is another one since its events were last followed.
+    new_agent: bool,
     /// The run is over; the node is not started again.
     ending: bool,
 }
@@ -111,6 +118,7 @@ impl Unit {
             tries_left: TRIES_AGAIN,
             height,
             last_seq: 0,
+            new_agent: false,
             ending: false,
         }
     }
@@ -150,6 +158,9 @@ impl Unit {
     async fn follow(&mut self, orders: &mut mpsc::Receiver<Order>, ends: &Ends) -> Result<Ended, ClientError> {
         let mut events = self.parts.client.events(self.last_seq).await?;
         loop {
+            if std::mem::take(&mut self.new_agent) {
+                events = self.parts.client.events(self.last_seq).await?;
+            }
             if self.ending && self.parts.running.borrow().is_none() {
                 return Ok(Ended::Asked);
             }
@@ -263,6 +274,11 @@ impl Unit {
 
     /// The other build's command from now on, and its configuration. Keys, genesis and what the node has written stay.
     async fn upgrade(&mut self, upgraded: Upgraded) -> Result<(), String> {
+        let Unit { parts, .. } = &self;
+        let changed = parts.engine.change_build(&parts.run, &parts.node.name, &upgraded.build).await;
+        if changed.map_err(|error| format!("failed to {error}"))? {
+            (self.last_seq, self.new_agent) = (0, true);
+        }
         let mut files = upgraded.files.files.clone();
         files.retain(|path, _| path.starts_with("config/") && path.ends_with(".toml"));
         let archive = archive_files(&files).map_err(|e| e.to_string())?;

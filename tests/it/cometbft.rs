@@ -129,14 +129,26 @@ async fn kills_of_1_x_with_the_e2e_application_leave_the_heights_predicted() {
     kills("cometbft-e2e", "MIDFLUSH_COMETBFT_E2E", "e2e", "goleveldb", &addresses).await;
 }
 
-/// Validators go from one release to another while the chain goes on, and a kill afterwards is one of the new release.
 #[test]
 fn validators_are_upgraded_one_after_another() {
+    upgraded("process");
+}
+
+/// A container of the other image takes the place of each.
+#[tokio::test]
+async fn validators_in_containers_are_upgraded_one_after_another() {
+    if crate::engine_docker::docker().await.is_some() {
+        upgraded("docker");
+    }
+}
+
+/// Validators go from one release to another while the chain goes on, and a kill afterwards is one of the new release.
+fn upgraded(engine: &str) {
     let (Some(old), Some(new)) = (binary("MIDFLUSH_COMETBFT"), binary("MIDFLUSH_COMETBFT_NEXT")) else { return };
     let results = tempfile::tempdir().expect("a folder");
     let set = |name: &str, path: &Path| format!("--set=builds.{name}.binary={}", path.display());
     let output = Command::new(env!("CARGO_BIN_EXE_midflush"))
-        .args(["run", "topologies/upgrade.yaml", "--engine", "process", "--json"])
+        .args(["run", "topologies/upgrade.yaml", "--engine", engine, "--json"])
         .args([set("old", &old), set("new", &new)])
         .arg("--results")
         .arg(results.path())

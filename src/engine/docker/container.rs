@@ -6,7 +6,7 @@ use bollard::models::{
     ContainerCreateBody, EndpointIpamConfig, EndpointSettings, HostConfig, HostConfigLogConfig, Mount, MountType,
     MountVolumeOptions, NetworkingConfig, PortBinding, RestartPolicy, RestartPolicyNameEnum,
 };
-use bollard::query_parameters::{CreateContainerOptionsBuilder, LogsOptionsBuilder};
+use bollard::query_parameters::{CreateContainerOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder};
 use futures_util::StreamExt;
 
 use super::archive::{AGENT, DATA, USER};
@@ -106,6 +106,14 @@ pub(super) async fn start(endpoint: &Endpoint, wanted: &Wanted) -> Result<Publis
         failed("learn the published port of", wanted)
             .mend("look at what it printed: a container that ended publishes nothing")
     })
+}
+
+/// Removes the container and leaves its volume.
+pub(super) async fn remove(endpoint: &Endpoint, wanted: &Wanted) -> Result<(), EngineError> {
+    // Volumes without a name, which the image may declare, go with it.
+    let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
+    let removed = endpoint.client.remove_container(&wanted.name, Some(options)).await;
+    removed.map_err(|e| failed("remove", wanted).because(plain(&e)))
 }
 
 fn failed(what: &str, wanted: &Wanted) -> EngineError {

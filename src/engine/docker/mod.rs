@@ -54,6 +54,8 @@ pub struct DockerEngine {
     ready: Mutex<BTreeMap<Build, Ready>>,
     /// By run and node: addresses to dial, the best first.
     routes: Mutex<BTreeMap<(String, String), Vec<String>>>,
+    /// By run and node: what its container was made from.
+    launched: Mutex<BTreeMap<(String, String), Wanted>>,
     /// By run: names of what was asked for and not yet answered. A launch that is dropped leaves them here.
     unanswered: Mutex<BTreeMap<String, BTreeSet<String>>>,
 }
@@ -72,6 +74,7 @@ impl DockerEngine {
             detach_foreign: false,
             ready: Mutex::default(),
             routes: Mutex::default(),
+            launched: Mutex::default(),
             unanswered: Mutex::default(),
         })
     }
@@ -141,11 +144,17 @@ impl DockerEngine {
     }
 
     async fn bring_up_one(&self, wanted: &Wanted, ready: &Ready) -> Result<(String, NodeBinding), EngineError> {
+        lock(&self.launched).insert((wanted.run.clone(), wanted.node.clone()), wanted.clone());
+        self.start_one(wanted).await?;
+        Ok((wanted.node.clone(), node_binding(wanted, ready)))
+    }
+
+    /// Makes a container and waits until its agent answers.
+    async fn start_one(&self, wanted: &Wanted) -> Result<(), EngineError> {
         self.answered(&wanted.run, &wanted.name, container::create(&self.endpoint, wanted)).await?;
         let published = container::start(&self.endpoint, wanted).await?;
         self.keep_routes(wanted, published.address);
-        self.wait_ready(&wanted.run, &wanted.node).await?;
-        Ok((wanted.node.clone(), node_binding(wanted, ready)))
+        self.wait_ready(&wanted.run, &wanted.node).await
     }
 
     /// Makes a request that creates something, and remembers its name for as long as no answer came.
@@ -241,16 +250,16 @@ impl DockerEngine {
     }
 
     /// What the containers that ended, or else the first one, printed.
-    async fn evidence(&self, launch: &Launch) -> String {
+    async fn evidence(&self, run: &str, nodes: &[&str]) -> String {
         let mut shown = Vec::new();
-        for node in &launch.nodes {
-            let name = container_name(&launch.run, &node.name);
+        for node in nodes {
+            let name = container_name(run, node);
             if container::is_running(&self.endpoint, &name).await != Some(false) {
                 continue;
             }
             let text = container::logs(&self.endpoint, &name).await.unwrap_or_default();
             if !text.trim().is_empty() {
-                shown.push(format!("{} printed:\n{}", node.name, text.trim_end()));
+                shown.push(format!("{node} printed:\n{}", text.trim_end()));
             }
             // The rest will have died of the same.
             if shown.len() == 3 {
@@ -272,8 +281,7 @@ pub fn local_image_archive(own: &Path, tag: &str) -> Result<Vec<u8>, EngineError
 #[async_trait::async_trait]
 impl Engine for DockerEngine {
     fn capabilities(&self) -> Capabilities {
-        // A container holds one build.
-        Capabilities { name: NAME.to_owned(), nodes_max: NODES_MAX, images: true, binaries: true, upgrades: false }
+        Capabilities { name: NAME.to_owned(), nodes_max: NODES_MAX, images: true, binaries: true }
     }
 
     async fn prepare(&self, builds: &[Build]) -> Result<BTreeMap<Build, Prepared>, EngineError> {
@@ -296,7 +304,8 @@ impl Engine for DockerEngine {
         match self.bring_up(launch).await {
             Ok(binding) => Ok(binding),
             Err(mut error) => {
-                let evidence = self.evidence(launch).await;
+                let nodes: Vec<&str> = launch.nodes.iter().map(|node| node.name.as_str()).collect();
+                let evidence = self.evidence(&launch.run, &nodes).await;
                 if !evidence.is_empty() {
                     error.what = format!("{} ({evidence})", error.what);
                 }
@@ -306,6 +315,28 @@ impl Engine for DockerEngine {
                 Err(error)
             }
         }
+    }
+
+    /// A container holds one build, so that another one takes its place: with the same name, address, token and volume.
+    async fn change_build(&self, run: &str, node: &str, build: &Build) -> Result<bool, EngineError> {
+        let key = (run.to_owned(), node.to_owned());
+        let before = lock(&self.launched).get(&key).cloned();
+        let before = before
+            .ok_or_else(|| EngineError::new(format!("change the build of {node}: run {run} was not launched here")))?;
+        let image = lock(&self.ready).get(build).map(|ready| ready.image.clone());
+        let image = image
+            .ok_or_else(|| EngineError::new(format!("change the build of {node}: it was not made ready before")))?;
+        let wanted = Wanted { image, ..before };
+        container::remove(&self.endpoint, &wanted).await?;
+        lock(&self.launched).insert(key, wanted.clone());
+        if let Err(mut error) = self.start_one(&wanted).await {
+            let evidence = self.evidence(run, &[node]).await;
+            if !evidence.is_empty() {
+                error.what = format!("{} ({evidence})", error.what);
+            }
+            return Err(error);
+        }
+        Ok(true)
     }
 
     async fn dial(&self, run: &str, node: &str) -> Result<Box<dyn ByteStream>, EngineError> {
@@ -335,6 +366,7 @@ impl Engine for DockerEngine {
 
     async fn remove(&self, run: &str) -> Result<Vec<Found>, EngineError> {
         lock(&self.routes).retain(|(of_run, _), _| of_run != run);
+        lock(&self.launched).retain(|(of_run, _), _| of_run != run);
         let unanswered = lock(&self.unanswered).remove(run).unwrap_or_default();
         let (removed, left) = sweep::remove(&self.endpoint, run, self.detach_foreign, unanswered).await?;
         if left.is_empty() {

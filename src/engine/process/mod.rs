@@ -112,7 +112,7 @@ const LOOKS: usize = 4;
 #[async_trait::async_trait]
 impl Engine for ProcessEngine {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: NAME.to_owned(), nodes_max: NODES_MAX, images: false, binaries: true, upgrades: true }
+        Capabilities { name: NAME.to_owned(), nodes_max: NODES_MAX, images: false, binaries: true }
     }
 
     async fn prepare(&self, builds: &[Build]) -> Result<BTreeMap<Build, Prepared>, EngineError> {
@@ -142,6 +142,11 @@ impl Engine for ProcessEngine {
                 Err(error)
             }
         }
+    }
+
+    /// An agent starts any program of its machine.
+    async fn change_build(&self, _run: &str, _node: &str, _build: &Build) -> Result<bool, EngineError> {
+        Ok(false)
     }
 
     async fn dial(&self, run: &str, node: &str) -> Result<Box<dyn ByteStream>, EngineError> {
