@@ -66,7 +66,7 @@ pub struct Load {
     pub submitted: u64,
     /// Accepted by a node's check.
     pub accepted: u64,
-    /// Refused or not answered.
+    /// Refused by all that answered.
     pub failed: u64,
 }
 

@@ -111,11 +111,11 @@ pub enum Event {
     },
     /// Transactions, cumulative.
     Load {
-        /// Offered to nodes.
+        /// Answered by a node.
         submitted: u64,
         /// Accepted by a node's check.
         accepted: u64,
-        /// Refused or not answered.
+        /// Refused by all that answered.
         failed: u64,
     },
     /// All expectations of the settling phase hold, or its time is over.

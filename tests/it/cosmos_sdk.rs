@@ -34,7 +34,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Six of six faults proven, agreement, transactions taken.
+/// Six of six faults proven, agreement, transactions taken but for a few.
 fn converges(engine: &str, program: &Path) {
     let results = tempfile::tempdir().expect("a folder");
     let output = run(results.path(), engine, program);
@@ -48,8 +48,11 @@ fn converges(engine: &str, program: &Path) {
         .filter_map(|entry| fs::read_to_string(entry.expect("an entry").path().join("timeline.ndjson")).ok());
     let timeline = runs.collect::<Vec<_>>().concat();
     let records = timeline.lines().map(|line| serde_json::from_str::<Value>(line).expect("a record"));
-    let accepted = records.filter_map(|record| record["event"]["load"]["accepted"].as_u64()).max();
-    assert!(accepted.is_some_and(|accepted| accepted > 0), "no transaction was taken");
+    let load = records.map(|record| record["event"]["load"].clone()).filter(|load| load.is_object()).last();
+    let load = load.expect("a load");
+    let [accepted, failed] = ["accepted", "failed"].map(|name| load[name].as_u64().expect("a number"));
+    // A validator that is down, or has just come up and made no block, costs no transaction: the next one takes it.
+    assert!(accepted > 0 && failed * 20 <= accepted, "{load}");
     let made = fs::read_dir(results.path().join("cache/midflush/fixtures")).expect("the cache");
     let folders = made.filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().is_dir())).count();
     assert_eq!(folders, 1, "what the command line made is kept for the next run");
