@@ -228,7 +228,11 @@ fn restore(path: &Path, height: Option<u64>) -> Result<Code, CliError> {
     let found = checkpoint::list(&folder);
     let height = match height.or_else(|| found.last().copied()) {
         Some(height) if found.contains(&height) => height,
-        _ => return Err(input(format!("restore a checkpoint: {} has {found:?}", folder.display()))),
+        _ => {
+            let found: Vec<String> = found.iter().map(u64::to_string).collect();
+            let found = if found.is_empty() { "none".to_owned() } else { format!("only {}", found.join(", ")) };
+            return Err(input(format!("restore a checkpoint: {} has {found}", folder.display())));
+        }
     };
     let disk = existing(&home)?;
     let shift = u64::from(planted(&home) == Some(Defect::CheckpointLosesBlock));

@@ -3,6 +3,7 @@
 //! A fault that did not happen as asked proves nothing about the node, so it makes the run inconclusive, never a pass.
 
 use super::judgement::{FaultRow, exit_words};
+use super::liveness::mode_name;
 use super::model::{Fault, FaultLanded, Life, Model, Node, Us};
 use super::predict::{predict, predict_failed};
 use super::series;
@@ -192,7 +193,7 @@ fn elsewhere(asked: &Address, landed: &Landed) -> Result<(), String> {
         return differs("height", asked.height.to_string(), landed.height.to_string());
     }
     if asked.mode.is_some_and(|mode| mode != landed.mode) {
-        return Err(format!("asked for another mode than {:?}, in which it landed", landed.mode));
+        return Err(format!("asked for another mode than {}, in which it landed", mode_name(landed.mode)));
     }
     if asked.window.is_some_and(|window| landed.window < window) {
         return Err(format!(

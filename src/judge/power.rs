@@ -76,7 +76,8 @@ impl Online {
 
     /// In percent, rounded down.
     pub(crate) fn percent(self) -> u64 {
-        (100 * self.power).checked_div(self.total).unwrap_or(0)
+        let percent = (100 * u128::from(self.power)).checked_div(u128::from(self.total)).unwrap_or(0);
+        u64::try_from(percent).unwrap_or(u64::MAX)
     }
 }
 
@@ -200,6 +201,7 @@ fn halted(model: &Model, best: &Sample, (a, b, online): (Us, Us, Online)) -> Fin
     .why("more than two thirds of the voting power is online, so blocks must be made")
     .next("look at the round and step of each validator, and at who is connected to whom")
     .evidence(evidence)
+    .concerns(model.nodes.iter().map(|n| n.name.clone()))
 }
 
 /// A chain that makes blocks with a third or more of the power away.

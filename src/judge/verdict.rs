@@ -83,6 +83,9 @@ pub struct Finding {
     /// What follows from the same cause.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub consequences: Vec<Consequence>,
+    /// Nodes that it concerns although none of them can be blamed.
+    #[serde(skip)]
+    pub(crate) concerns: Vec<String>,
 }
 
 /// Something that follows from the cause of another finding.
@@ -127,7 +130,14 @@ impl Finding {
             last_lines: Vec::new(),
             evidence: Vec::new(),
             consequences: Vec::new(),
+            concerns: Vec::new(),
         }
+    }
+
+    /// It concerns these nodes, of which none can be blamed.
+    pub(crate) fn concerns(mut self, nodes: impl IntoIterator<Item = String>) -> Self {
+        self.concerns.extend(nodes);
+        self
     }
 
     /// About this node.

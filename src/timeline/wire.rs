@@ -138,7 +138,8 @@ pub fn hash_text(text: &str, encoding: Encoding) -> Option<String> {
 }
 
 impl Encoding {
-    fn words(self) -> &'static str {
+    /// `hex`, `base64`.
+    pub fn words(self) -> &'static str {
         match self {
             Self::Hex => "hex",
             Self::Base64 => "base64",

@@ -128,12 +128,44 @@ fn an_error_names_the_place() {
         ("observation: 1\nnodes:\n\tv0: {}\n", "line 3", "cannot start any token"),
         ("observation: 2\n", "observation", "format version 2"),
         ("power: {v0: 1}\n", "", "missing field `observation`"),
-        ("observation: 1\napp_hashes: {nodes: {v0: {7: \"XYZ\"}}}\n", "app_hashes.nodes.v0.7", "no hash in Hex"),
+        ("observation: 1\napp_hashes: {nodes: {v0: {7: \"XYZ\"}}}\n", "app_hashes.nodes.v0.7", "no hash in hex"),
         ("observation: 1\nsame_hash: [{source: a, value: \"AB\"}]\n", "same_hash[0]", "say its `encoding`"),
         ("observation: 1\nrpc: [{node: a, endpoint: stats, body: {}}]\n", "rpc[0].endpoint", "no known endpoint"),
+        (
+            "observation: 1\nfaults:\n  - {kind: tickle, from: 1}\n",
+            "line 3, column 12, faults[0].kind",
+            "no kind of fault: use one of kill",
+        ),
+        ("observation: 1\npower: {a: 1}\nfaults: [{kind: kill, nodes: [a, b]}]\n", "line 3, column 34", "known are a"),
+        ("observation: 1\nfaults: [{nodes: [a, a]}]\n", "line 2, column 22", "`a` is listed twice"),
+        ("observation: 1\nfaults: [{from: 9, to: 4}]\n", "line 2, column 24", "ends at 4 s, before it begins at 9 s"),
+        ("observation: 1\nfaults: [{from: -.inf}]\n", "line 2", "no time in seconds"),
+        ("observation: 1\nfaults: [{at_height: -3}]\n", "line 2", "a whole number from 0"),
+        ("observation: 1\nfaults: [{whom: [a]}]\n", "line 2", "unknown field `whom`"),
+        ("observation: 1\npower:\n  a: 1\n  a: 2\n", "line 3", "`a` is given twice"),
+        ("observation: 1\nnodes: {a: {}, a: {power: 1}}\n", "line 2", "`a` is given twice"),
+        ("observation: 1\nheights:\n  a: [[5, 1], [4, 2]]\n", "line 3, column 15", "goes backward, from 5 s to 4 s"),
+        ("observation: 1\nrest: [[1, 18446744073709551615]]\n", "line 2", "to 9223372036854775807"),
+        ("observation: 1\nrest: [[1, 1e30]]\n", "line 2", "a whole number from 0"),
+        ("observation: 1\npower: {a: 4e18}\n", "line 2", "a whole number from 0"),
+        ("observation: 1\npower: {a: 1152921504606846976}\n", "line 2, column 8", "voting power adds up to more"),
+        ("observation: 1\nexits: [{node: a, code: 4096}]\n", "line 2, column 25", "no exit code"),
+        ("observation: 1\nexits: [{node: a, signal: 0}]\n", "line 2, column 27", "no signal"),
+        ("observation: 1\nexpectations: {converge_within_s: -1}\n", "line 2, column 35", "must not be negative"),
+        (
+            "observation: 1\nclock_skew: {baseline_blocks_per_min: .nan, runs: []}\n",
+            "line 2, column 39",
+            "give a number from 0",
+        ),
+        ("observation: 1\nclock_skew: {baseline_blocks_per_min: many, runs: []}\n", "line 2", "expected a number"),
+        ("observation: 1\nexpectations: [1, 2, 3]\n", "line 2", "expected"),
+        ("observation: 1\nheights: [1]\n", "line 2", "expected a map from names"),
+        ("{\"observation\": 1,\n\"faults\": [{\"kind\": \"tickle\"}]}", "line 2", "no kind of fault"),
         ("", "", ""),
     ] {
         let error = judge_observation(text).expect_err(text);
         assert!(error.place.contains(place) && error.message.contains(message), "{text}\n{error}");
+        let names_a_type = ["struct ", "f64", "u64", "Some(", "u32"].iter().any(|name| error.message.contains(name));
+        assert!(!names_a_type, "{text}\n{error}");
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::ObservationError;
 use super::file::{Family, File, HashTable, Rule, Spelling};
 use super::rpc::Answer;
+use super::sense::{STAYS, kind};
 use super::value::Look;
 use crate::judge::model::{Identity, Load, Model, Patience, Sample, ToldFault, Us};
 use crate::judge::{Finding, Note, Said, Verdict};
@@ -74,8 +75,8 @@ pub(super) fn chain_of(file: &File, node: &str) -> String {
     })
 }
 
-/// Every node that the file names, in the order of its first mention.
-fn names(file: &File) -> Vec<String> {
+/// Every node that the file names, in the order of its first mention; on demand those that only faults name as well.
+pub(super) fn names(file: &File, faults: bool) -> Vec<String> {
     let tables = [&file.app_hashes, &file.block_ids].into_iter().flatten().flat_map(|t| t.nodes.keys().cloned());
     let mut all: Vec<String> = file.nodes.keys().chain(file.power.keys()).cloned().collect();
     all.extend(tables);
@@ -87,7 +88,7 @@ fn names(file: &File) -> Vec<String> {
     all.extend(file.parts.iter().map(|p| p.node.clone()));
     all.extend(file.sign_states.iter().map(|s| s.node.clone()));
     all.extend(file.events.iter().map(|e| e.node.clone()));
-    all.extend(file.faults.iter().flat_map(|f| f.nodes.iter().cloned()));
+    all.extend(file.faults.iter().filter(|_| faults).flat_map(|f| f.nodes.iter().cloned()));
     all.extend(file.findings.iter().filter_map(|f| f.node.clone()));
     let mut seen = std::collections::BTreeSet::new();
     all.retain(|name| seen.insert(name.clone()));
@@ -98,7 +99,7 @@ fn names(file: &File) -> Vec<String> {
 pub(super) fn models(file: &File, answers: &[Answer], strangers: &[String]) -> Result<Vec<Model>, ObservationError> {
     let clock = Clock::of(file);
     let mut chains: BTreeMap<String, Model> = BTreeMap::new();
-    for name in names(file) {
+    for name in names(file, true) {
         let model = chains.entry(chain_of(file, &name)).or_insert_with(|| empty(file, clock));
         let index = model.node_index(&name);
         add_node(file, model, index, &name, clock);
@@ -191,7 +192,7 @@ fn add_table(
         for (height, text) in &heights.0 {
             let hash = hash_text(&text.0, encoding).ok_or_else(|| {
                 let place = format!("{section}.nodes.{name}.{height}");
-                ObservationError::at(place, format!("`{}` is no hash in {encoding:?}", text.0))
+                ObservationError::at(place, format!("`{}` is no hash in {}", text.0, encoding.words()))
             })?;
             match (state, rule_of(file, table, name)) {
                 (false, _) => model.blocks.insert(index, *height, &hash, 0),
@@ -236,9 +237,9 @@ fn add_faults(file: &File, model: &mut Model, clock: Clock) {
         let from = fault.from.map_or(0, |t| clock.us(t));
         let to = fault.to.map(|t| clock.us(t));
         let height = fault.at_height.map(|h| h.0);
-        // Only what ends or stops a process takes its voting power away.
-        let away = fault.from.is_some()
-            && !matches!(fault.kind.as_deref(), Some("latency" | "slow" | "skew" | "disk" | "lying-peer"));
+        // Only what ends, stops or cuts off a process takes its voting power away.
+        let stays = fault.kind.as_deref().is_some_and(|written| STAYS.contains(&kind(written).as_str()));
+        let away = fault.from.is_some() && !stays;
         if fault.nodes.is_empty() {
             model.told.push(ToldFault { node: None, from, to, height, away: false });
         }
@@ -273,8 +274,9 @@ pub(super) fn same_hash(file: &File, said: &mut Said) -> Result<(), ObservationE
         let encoding = spelt.encoding.map(Encoding::from).or(spelt.family.map(by_field)).ok_or_else(|| {
             ObservationError::at(&place, "say its `encoding`, or `family` and `field`: some values read as both")
         })?;
-        let hash = hash_text(&spelt.value.0, encoding)
-            .ok_or_else(|| ObservationError::at(&place, format!("`{}` is no hash in {encoding:?}", spelt.value.0)))?;
+        let hash = hash_text(&spelt.value.0, encoding).ok_or_else(|| {
+            ObservationError::at(&place, format!("`{}` is no hash in {}", spelt.value.0, encoding.words()))
+        })?;
         values.push((hash, &spelt.source));
     }
     let Some((first, _)) = values.first() else { return Ok(()) };

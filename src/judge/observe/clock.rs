@@ -6,6 +6,7 @@ use serde::Deserialize;
 use super::file::File;
 use super::value::{ByHeight, Int, Seconds};
 use super::{Model, ObservationError};
+use crate::judge::power::Online;
 use crate::judge::{Finding, Note, Said, Verdict};
 
 /// Block times.
@@ -134,7 +135,7 @@ fn skewed(file: &File, said: &mut Said) {
     let total: u64 = names.filter_map(of).sum();
     for run in &skew.runs {
         let power: u64 = run.skewed.iter().filter_map(of).sum();
-        let share = (100 * power).checked_div(total).unwrap_or(0);
+        let share = Online { power, total }.percent();
         let baseline = skew.baseline_blocks_per_min;
         let words = words(run, share, baseline, skew.proposer_based_time);
         let third = total > 0 && 3 * power >= total;

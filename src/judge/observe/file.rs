@@ -3,16 +3,13 @@
 //! YAML or JSON. Every section is optional; unknown keys are errors with line and column. Times are in seconds from any
 //! moment, heights and other integers may be numbers or text, hashes must be in quotes.
 
-use std::collections::BTreeMap;
-
-use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::clock::{BlockTimes, ClockSkew, PeerClaim};
 use super::measure::{Compare, RateSeries, StoredResult, Sweep};
 use super::sign::{SignStates, VoteSeen};
-use super::value::{ByHeight, HashText, Int, Lines, Look, Seconds};
+use super::value::{ByHeight, HashText, Int, Lines, Look, Named, Seconds};
 use crate::judge::Verdict;
 use crate::timeline::Role;
 
@@ -41,10 +38,10 @@ pub(super) struct File {
     pub(super) initial_height: Option<Int>,
     /// What is known about single nodes.
     #[serde(default)]
-    pub(super) nodes: IndexMap<String, NodeFacts>,
+    pub(super) nodes: Named<NodeFacts>,
     /// Voting power by node.
     #[serde(default)]
-    pub(super) power: IndexMap<String, Int>,
+    pub(super) power: Named<Int>,
     /// App hashes by node and height.
     #[serde(default)]
     pub(super) app_hashes: Option<HashTable>,
@@ -56,22 +53,22 @@ pub(super) struct File {
     pub(super) same_hash: Vec<SpeltHash>,
     /// Heights over time by node.
     #[serde(default)]
-    pub(super) heights: IndexMap<String, Vec<Look>>,
+    pub(super) heights: Named<Vec<Look>>,
     /// The best height of the rest of the network over time.
     #[serde(default)]
     pub(super) rest: Vec<Look>,
     /// Heights over time by node and shard.
     #[serde(default)]
-    pub(super) shards: IndexMap<String, IndexMap<String, Vec<Look>>>,
+    pub(super) shards: Named<Named<Vec<Look>>>,
     /// Answers of nodes, as they came.
     #[serde(default)]
     pub(super) rpc: Vec<RpcAnswer>,
     /// Output by node.
     #[serde(default)]
-    pub(super) logs: IndexMap<String, Lines>,
+    pub(super) logs: Named<Lines>,
     /// Process starts by node, in seconds.
     #[serde(default)]
-    pub(super) starts: IndexMap<String, Vec<Start>>,
+    pub(super) starts: Named<Vec<Start>>,
     /// Ends of processes.
     #[serde(default)]
     pub(super) exits: Vec<ExitFacts>,
@@ -89,7 +86,7 @@ pub(super) struct File {
     pub(super) votes: Vec<VoteSeen>,
     /// Settings that must be the same, or must differ, by node.
     #[serde(default)]
-    pub(super) config: IndexMap<String, IndexMap<String, Value>>,
+    pub(super) config: Named<Named<Value>>,
     /// Nodes that share a validator key on purpose.
     #[serde(default)]
     pub(super) twins: Vec<Vec<String>>,
@@ -113,7 +110,7 @@ pub(super) struct File {
     pub(super) clock_skew: Option<ClockSkew>,
     /// What peers claim to have, by node that they are peers of.
     #[serde(default)]
-    pub(super) peer_claims: IndexMap<String, Vec<PeerClaim>>,
+    pub(super) peer_claims: Named<Vec<PeerClaim>>,
     /// When blocks were durable and when their events were published.
     #[serde(default)]
     pub(super) events: Vec<EventSeen>,
@@ -241,13 +238,13 @@ pub(super) struct HashTable {
     pub(super) rule: Option<Rule>,
     /// Nodes whose values follow another rule.
     #[serde(default)]
-    pub(super) rules: BTreeMap<String, Rule>,
+    pub(super) rules: Named<Rule>,
     #[serde(default)]
     pub(super) encoding: Option<Spelling>,
     /// Nodes that spell their values otherwise.
     #[serde(default)]
-    pub(super) encodings: BTreeMap<String, Spelling>,
-    pub(super) nodes: IndexMap<String, ByHeight<HashText>>,
+    pub(super) encodings: Named<Spelling>,
+    pub(super) nodes: Named<ByHeight<HashText>>,
 }
 
 /// One hash and where it is from. The encoding, or family and field, say how it is spelt.
@@ -365,7 +362,7 @@ pub(super) struct PartsLook {
     /// Words for when: `after restart`, `5 blocks later`.
     #[serde(default)]
     pub(super) when: Option<String>,
-    pub(super) parts: IndexMap<String, Int>,
+    pub(super) parts: Named<Int>,
     /// The consensus heights at that moment, if known: application, state, block store.
     #[serde(default)]
     pub(super) app: Option<Int>,

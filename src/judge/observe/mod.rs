@@ -6,8 +6,10 @@ mod clock;
 mod config;
 mod file;
 mod measure;
+mod place;
 mod processes;
 mod rpc;
+mod sense;
 mod shape;
 mod sign;
 mod stores;
@@ -36,12 +38,22 @@ impl ObservationError {
 /// Judges an observation file, YAML or JSON.
 pub fn judge_observation(text: &str) -> Result<Judgement, ObservationError> {
     let file = parse(text)?;
+    judge_file(&file).map_err(|error| match place::of(text, &error.place) {
+        Some((line, column)) => {
+            ObservationError::at(format!("line {line}, column {column}, {}", error.place), error.message)
+        }
+        None => error,
+    })
+}
+
+fn judge_file(file: &File) -> Result<Judgement, ObservationError> {
+    sense::check(file)?;
     let mut said = Said::default();
-    let answers = rpc::decode(&file, &mut said)?;
-    let strangers = config::check(&file, &answers, &mut said);
-    let mut models = build::models(&file, &answers, &strangers)?;
+    let answers = rpc::decode(file, &mut said)?;
+    let strangers = config::check(file, &answers, &mut said);
+    let mut models = build::models(file, &answers, &strangers)?;
     for model in &mut models {
-        processes::add(&file, model);
+        processes::add(file, model);
     }
     for model in &models {
         let Said { findings, notes, faults } = rules(model);
@@ -49,16 +61,16 @@ pub fn judge_observation(text: &str) -> Result<Judgement, ObservationError> {
         said.notes.extend(notes);
         said.faults.extend(faults);
     }
-    build::ranges(&file, &mut said);
-    build::same_hash(&file, &mut said)?;
-    rpc::nothing_to_compare(&file, &models, &mut said);
-    processes::check(&file, &models, &mut said);
-    sign::check(&file, &mut said)?;
-    stores::check(&file, &mut said);
-    clock::check(&file, &models, &mut said)?;
-    measure::check(&file, &mut said);
-    told(&file, &mut said);
-    nothing_seen(&file, &models, &mut said);
+    build::ranges(file, &mut said);
+    build::same_hash(file, &mut said)?;
+    rpc::nothing_to_compare(file, &models, &mut said);
+    processes::check(file, &models, &mut said);
+    sign::check(file, &mut said)?;
+    stores::check(file, &mut said);
+    clock::check(file, &models, &mut said)?;
+    measure::check(file, &mut said);
+    told(file, &mut said);
+    nothing_seen(file, &models, &mut said);
     let all: Vec<&Model> = models.iter().collect();
     let mut judgement = conclude(&all, said);
     // There are no records to point at.
@@ -88,14 +100,14 @@ fn nothing_seen(file: &File, models: &[Model], said: &mut Said) {
 fn parse(text: &str) -> Result<File, ObservationError> {
     let file: File = if text.trim_start().starts_with('{') {
         serde_json::from_str(text).map_err(|e| {
-            ObservationError::at(format!("line {}, column {}", e.line(), e.column()), without_place(&e.to_string()))
+            ObservationError::at(format!("line {}, column {}", e.line(), e.column()), in_words(&e.to_string()))
         })?
     } else {
         serde_yaml::from_str(text).map_err(|e| {
             let place = e
                 .location()
                 .map_or_else(|| "the file".to_owned(), |l| format!("line {}, column {}", l.line(), l.column()));
-            ObservationError::at(place, without_place(&e.to_string()))
+            ObservationError::at(place, in_words(&e.to_string()))
         })?
     };
     if file.observation != file::VERSION {
@@ -105,9 +117,26 @@ fn parse(text: &str) -> Result<File, ObservationError> {
     Ok(file)
 }
 
-/// Both parsers end their messages with the place, which stands in front already.
-fn without_place(message: &str) -> String {
-    message.split(" at line ").next().unwrap_or(message).to_owned()
+/// The message of a parser without the place, which stands in front already, and without names of types.
+fn in_words(message: &str) -> String {
+    let words = [
+        ("expected u32", "expected a whole number"),
+        ("expected u64", "expected a whole number"),
+        ("expected u16", "expected a whole number"),
+        ("expected i32", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("expected a sequence", "expected a list"),
+        ("invalid type: sequence", "invalid type: a list"),
+        ("invalid type: unit value", "invalid type: nothing"),
+        ("invalid type: map", "invalid type: a map"),
+    ];
+    let message = message.split(" at line ").next().unwrap_or(message);
+    let mut message = words.iter().fold(message.to_owned(), |text, (name, plain)| text.replace(name, plain));
+    if let Some((before, name)) = message.split_once("expected struct ") {
+        let rest = name.split_once(char::is_whitespace).map_or("", |(_, rest)| rest);
+        message = format!("{before}expected a map {rest}").trim_end().to_owned();
+    }
+    message
 }
 
 /// Findings as told by others, to be brought to one a cause.

@@ -161,7 +161,7 @@ fn double_signs(file: &File, said: &mut Said) -> Result<(), ObservationError> {
     for (number, vote) in file.votes.iter().enumerate() {
         let encoding = vote.encoding.map_or(Encoding::Hex, Encoding::from);
         let id = hash_text(&vote.block_id.0, encoding).ok_or_else(|| {
-            let message = format!("`{}` is no hash in {encoding:?}", vote.block_id.0);
+            let message = format!("`{}` is no hash in {}", vote.block_id.0, encoding.words());
             ObservationError::at(format!("votes[{number}].block_id"), message)
         })?;
         let same = |other: &VoteSeen| {

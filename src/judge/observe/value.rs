@@ -5,9 +5,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Deref;
 
+use indexmap::IndexMap;
 use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+
+/// Larger ones no family has, whose heights and powers are signed.
+const INT_MAX: u64 = i64::MAX.unsigned_abs();
 
 /// An integer as a number or as text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,10 +24,13 @@ impl Visitor<'_> for IntVisitor {
     type Value = Int;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number from 0, as a number or as text")
+        write!(f, "a whole number from 0 to {INT_MAX}, as a number or as text")
     }
 
     fn visit_u64<E: Error>(self, v: u64) -> Result<Int, E> {
+        if v > INT_MAX {
+            return Err(E::invalid_value(serde::de::Unexpected::Unsigned(v), &self));
+        }
         Ok(Int(v))
     }
 
@@ -31,7 +39,8 @@ impl Visitor<'_> for IntVisitor {
     }
 
     fn visit_str<E: Error>(self, v: &str) -> Result<Int, E> {
-        v.trim().parse().map(Int).map_err(|_| E::invalid_value(serde::de::Unexpected::Str(v), &self))
+        let number = v.trim().parse().ok().filter(|number| *number <= INT_MAX);
+        number.map(Int).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(v), &self))
     }
 }
 
@@ -77,6 +86,60 @@ impl<T> Default for ByHeight<T> {
     }
 }
 
+/// A map whose keys are names, each given once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named<T>(IndexMap<String, T>);
+
+struct NamedVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for NamedVisitor<T> {
+    type Value = Named<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map from names")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Named<T>, A::Error> {
+        let mut all = IndexMap::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if all.contains_key(&name) {
+                return Err(A::Error::custom(format!("`{name}` is given twice: leave one out")));
+            }
+            all.insert(name, map.next_value()?);
+        }
+        Ok(Named(all))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(NamedVisitor(PhantomData))
+    }
+}
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(IndexMap::new())
+    }
+}
+
+impl<T> Deref for Named<T> {
+    type Target = IndexMap<String, T>;
+
+    fn deref(&self) -> &IndexMap<String, T> {
+        &self.0
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Named<T> {
+    type Item = (&'a String, &'a T);
+    type IntoIter = indexmap::map::Iter<'a, String, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
 /// A hash as text in the encoding of its field; `null` and empty text are no hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct HashText(pub(super) String);
@@ -108,6 +171,13 @@ impl<'de> Deserialize<'de> for HashText {
 /// A time in seconds, kept in microseconds; may be negative, before some moment of interest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seconds(pub(super) i64);
+
+impl Seconds {
+    /// In seconds, as people write them.
+    pub(super) fn words(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+}
 
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
