@@ -24,7 +24,10 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Code, CliError> {
     let path = if args.file.is_dir() { args.file.join("timeline.ndjson") } else { args.file.clone() };
     let (report, mut judgement) = judge_file(&path)?;
-    judgement.results = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+    // An observation file lies in no run's folder.
+    if !judgement.run.is_empty() {
+        judgement.results = path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+    }
     if args.json {
         say(format!("{}\n", to_json(&judgement)?));
     } else {

@@ -119,7 +119,10 @@ fn dispute(model: &Model, kind: Kind, height: u64, groups: &[Group], minority: O
     let finding = finding.height(shown).evidence(evidence);
     match minority {
         Some(nodes) => finding.node(model.names(nodes)),
-        None => finding,
+        None => {
+            let nodes = groups.iter().flat_map(|g| &g.nodes).map(|n| model.nodes[*n].name.clone());
+            finding.concerns(nodes)
+        }
     }
 }
 

@@ -163,17 +163,22 @@ fn conclude(models: &[&Model], said: Said) -> Judgement {
 }
 
 fn node_rows(model: &Model, findings: &[Finding]) -> Vec<NodeRow> {
-    let row = |node: &model::Node| NodeRow {
+    let about = |f: &&Finding, name: &str| f.names().any(|n| n == name) || f.concerns.iter().any(|n| n == name);
+    let row = |(index, node): (usize, &model::Node)| NodeRow {
         name: node.name.clone(),
         role: node.role.unwrap_or(Role::Full),
-        verdict: findings
-            .iter()
-            .find(|f| f.names().any(|name| name == node.name))
-            .map_or(Verdict::Converged, |f| f.verdict),
+        verdict: match findings.iter().find(|f| about(f, &node.name)) {
+            Some(finding) => finding.verdict,
+            // A node of a run whose hashes nobody has read agrees with nobody.
+            None if model.complete && [&model.states, &model.blocks].iter().all(|t| t.range_of(index).is_none()) => {
+                Verdict::Inconclusive
+            }
+            None => Verdict::Converged,
+        },
         height: node.samples.last().map(|s| s.height),
         app_hash: node.app_hash.as_ref().map(|(_, hash)| hash.clone()),
         starts: node.lives.keys().next_back().copied().unwrap_or(0),
         heights: node.heights_at_the_end(),
     };
-    model.nodes.iter().map(row).collect()
+    model.nodes.iter().enumerate().map(row).collect()
 }

@@ -19,14 +19,14 @@ pub fn render(state: &LiveState, syncs: &[SyncRow], judgement: &Judgement) -> St
     let proven = judgement.faults.iter().filter(|f| f.proven).count();
     let _ = writeln!(
         out,
-        "{} nodes on {}, seed {}, {}. {proven} of {} faults proven, {} heights compared, {} distinct app hashes.",
-        judgement.nodes.len(),
+        "{} on {}, seed {}, {}. {proven} of {} proven, {} compared, {}.",
+        words::counted(judgement.nodes.len() as u64, "node"),
         text(&judgement.engine),
         judgement.seed,
         words::duration(state.at_us),
-        judgement.faults.len(),
-        judgement.heights_compared,
-        judgement.distinct_app_hashes,
+        words::counted(judgement.faults.len() as u64, "fault"),
+        words::counted(judgement.heights_compared, "height"),
+        words::counted(judgement.distinct_app_hashes, "distinct app hash"),
     );
     for finding in &judgement.findings {
         render_finding(&mut out, finding);
@@ -35,7 +35,7 @@ pub fn render(state: &LiveState, syncs: &[SyncRow], judgement: &Judgement) -> St
     let head = ["fault", "node", "where", "left app/state/store", "down", "replayed", "caught up", "proven"];
     table(&mut out, "Faults", &head, &faults);
     let nodes: Vec<_> = judgement.nodes.iter().map(node).collect();
-    table(&mut out, "Nodes", &["node", "height", "app/state/store", "starts", "app hash", "verdict"], &nodes);
+    table(&mut out, "Nodes", &["node", "last height", "app/state/store", "starts", "last app hash", "verdict"], &nodes);
     let rows: Vec<_> = syncs.iter().map(sync).collect();
     let head = ["group", "mode", "tier", "store", "blocks", "syncs a block", "syncs a flush", "p50", "p99"];
     table(&mut out, "Syncs", &head, &rows);

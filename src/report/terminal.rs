@@ -26,8 +26,10 @@ pub struct Style {
 pub fn render(state: &LiveState, syncs: &[SyncRow], judgement: &Judgement, style: &Style) -> String {
     let mut out = String::new();
     verdict(&mut out, state, judgement, style);
-    for finding in &judgement.findings {
-        render_finding(&mut out, finding, style);
+    for (number, finding) in judgement.findings.iter().enumerate() {
+        // The first is the verdict, which stands at the top already.
+        let heading = number > 0 || finding.node.is_some() || finding.height.is_some();
+        render_finding(&mut out, finding, heading, style);
     }
     faults(&mut out, &judgement.faults, style);
     nodes(&mut out, state, &judgement.nodes, style);
@@ -61,25 +63,36 @@ fn verdict(out: &mut String, state: &LiveState, judgement: &Judgement, style: &S
     };
     let _ = writeln!(out, "{}{expected}{interrupted}", paint(&name, judgement.outcome(), style));
     let proven = judgement.faults.iter().filter(|f| f.proven).count();
-    let summary = format!(
-        "{} on {}, seed {}: {} nodes, {proven} of {} faults proven, {} heights compared, {} distinct app hashes, {}",
-        judgement.topology,
-        judgement.engine,
-        judgement.seed,
-        judgement.nodes.len(),
-        judgement.faults.len(),
-        judgement.heights_compared,
-        judgement.distinct_app_hashes,
-        words::duration(state.at_us),
+    let seen = format!(
+        "{}, {}",
+        words::counted(judgement.heights_compared, "height") + " compared",
+        words::counted(judgement.distinct_app_hashes, "distinct app hash")
     );
+    let nodes = words::counted(judgement.nodes.len() as u64, "node");
+    // Who wrote down what a network did has named no run.
+    let summary = if judgement.topology.is_empty() {
+        format!("{nodes}, {seen}")
+    } else {
+        format!(
+            "{} on {}, seed {}: {nodes}, {proven} of {} proven, {seen}, {}",
+            judgement.topology,
+            judgement.engine,
+            judgement.seed,
+            words::counted(judgement.faults.len() as u64, "fault"),
+            words::duration(state.at_us),
+        )
+    };
     let _ = writeln!(out, "{summary}");
 }
 
-fn render_finding(out: &mut String, finding: &Finding, style: &Style) {
+fn render_finding(out: &mut String, finding: &Finding, heading: bool, style: &Style) {
     let node = finding.node.as_deref().map(|n| format!(" {n}")).unwrap_or_default();
     let height = finding.height.map(|h| format!(" at height {h}")).unwrap_or_default();
     let name = paint(&finding.verdict.to_string(), finding.verdict.outcome(), style);
-    let _ = writeln!(out, "\n{name}{node}{height}");
+    out.push('\n');
+    if heading {
+        let _ = writeln!(out, "{name}{node}{height}");
+    }
     wrap(out, "  what   ", &finding.detail);
     wrap(out, "  why    ", &finding.why);
     wrap(out, "  next   ", &finding.next);
@@ -162,7 +175,7 @@ fn nodes(out: &mut String, state: &LiveState, rows: &[NodeRow], style: &Style) {
         let height = row.height.map_or_else(|| "-".to_owned(), |h| h.to_string());
         let hash: String = row.app_hash.as_deref().unwrap_or("-").chars().take(12).collect();
         let storage = state.nodes.get(&row.name).and_then(|n| n.storage.as_deref()).unwrap_or("-");
-        let verdict = if row.verdict == Verdict::Converged { "agrees".to_owned() } else { row.verdict.to_string() };
+        let verdict = node_words(row);
         let _ = writeln!(
             out,
             "{:<names$}  {role:<9}  {height:>8}  {:<20}  {:>6}  {hash:<12}  {storage:<12}  {}",
@@ -173,6 +186,19 @@ fn nodes(out: &mut String, state: &LiveState, rows: &[NodeRow], style: &Style) {
         );
     }
     left_out(out, rows.len());
+    let _ = writeln!(
+        out,
+        "(each as last seen of that node: heights and app hashes of two nodes need not be of one moment)"
+    );
+}
+
+/// What is said of a node in one word or two.
+fn node_words(row: &NodeRow) -> String {
+    match row.verdict {
+        Verdict::Converged => "agrees".to_owned(),
+        Verdict::Inconclusive if row.starts == 0 && row.height.is_none() => "never started".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 fn sync_table(out: &mut String, rows: &[SyncRow], style: &Style) {
@@ -286,6 +312,32 @@ mod tests {
     #[test]
     fn the_end_of_a_run_is_told_verdict_first() {
         insta::assert_snapshot!(rendered(false));
+    }
+
+    fn of(observation: &str) -> String {
+        let judgement = crate::judge::judge_observation(observation).expect("an observation");
+        render(&LiveState::default(), &[], &judgement, &Style::default())
+    }
+
+    #[test]
+    fn who_is_in_dispute_without_a_majority_does_not_agree() {
+        let text = of("observation: 1\npower: {a: 5, b: 5, c: 0}\napp_hashes: {nodes: {a: {7: AA}, b: {7: AC}}}\n");
+        for (node, words) in [("a ", "DIVERGED"), ("b ", "DIVERGED"), ("c ", "agrees")] {
+            let row = text.lines().find(|l| l.starts_with(node)).expect("a row");
+            assert!(row.ends_with(words), "{text}");
+        }
+        assert!(text.contains("3 nodes, 1 height compared, 2 distinct app hashes\n"), "{text}");
+    }
+
+    #[test]
+    fn a_node_that_never_started_does_not_agree_and_the_verdict_stands_once() {
+        let records = sample::records();
+        let records = &records[..4];
+        let text = render(&LiveState::of(records), &[], &judge(records), &Style::default());
+        assert_eq!(text.matches("INCONCLUSIVE\n").count(), 1, "{text}");
+        assert!(text.contains("  what   the timeline ends before the run does"), "{text}");
+        assert_eq!(text.matches("never started").count(), 5, "{text}");
+        assert!(!text.contains("agrees"), "{text}");
     }
 
     #[test]

@@ -89,7 +89,13 @@ pub fn landed(landed: &Landed) -> String {
 
 /// `1 block`, `31 blocks`.
 pub fn blocks(count: u64) -> String {
-    if count == 1 { "1 block".to_owned() } else { format!("{count} blocks") }
+    counted(count, "block")
+}
+
+/// A number with what it counts: `1 height`, `2 heights`, `0 app hashes`.
+pub fn counted(count: u64, what: &str) -> String {
+    let plural = if what.ends_with("sh") { "es" } else { "s" };
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}{plural}") }
 }
 
 /// `410 us`, `3.2 ms`, `510 ms`, `1.9 s`, `75 s`.
