@@ -69,7 +69,10 @@ pub(crate) fn pin(cpus: &[u32]) -> Result<(), AgentError> {
         let number = usize::try_from(*cpu).ok().filter(|number| *number < CpuSet::MAX_CPU);
         set.set(number.ok_or_else(|| AgentError::Refused(format!("there is no processor {cpu}")))?);
     }
-    let failed = |error: io::Error| AgentError::Refused(format!("processors {cpus:?} cannot be used: {error}"));
+    let failed = |error: io::Error| {
+        let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
+        AgentError::Refused(format!("processors {} cannot be used: {error}", cpus.join(", ")))
+    };
     for thread in fs::read_dir("/proc/self/task").map_err(failed)? {
         let name = thread.map_err(failed)?.file_name();
         let tid = name.to_str().and_then(|text| text.parse().ok()).and_then(Pid::from_raw);

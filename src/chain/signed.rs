@@ -24,7 +24,7 @@ pub(super) fn position(path: &Path) -> LastSigned {
             Some("propose") => 1,
             Some("prevote") => 2,
             Some("precommit") => 3,
-            other => return Err(format!("`step` is {other:?}")),
+            other => return Err(format!("`step` is `{}`", other.unwrap_or("no text"))),
         };
         at(position, step)
     })

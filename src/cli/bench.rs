@@ -8,16 +8,17 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::engines::{self, Choice, EngineArgs};
+use super::program::{self, find};
 use super::run::{cache_folder, quoted, token, watch_signals};
 use super::runs::ResultsArg;
-use super::topology::{find, refused};
+use super::topology::{refused, seed};
 use super::{CliError, Code, chains, say};
 use crate::bench::design::{Design, design};
 use crate::bench::report::{self, terminal};
 use crate::bench::result::BenchResult;
 use crate::bench::rounds::{self, Facts};
 use crate::bench::{BenchError, Ground, store};
-use crate::engine::Engine;
+use crate::engine::{Capabilities, Engine};
 use crate::plan::BuildPlan;
 use crate::topology::bench::{LoadedBench, load};
 
@@ -28,7 +29,7 @@ pub(crate) struct Args {
     #[arg(value_name = "BENCH")]
     file: PathBuf,
     /// Seed of keys, of the order of cells in each round, and of drawn latencies
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
     /// Change the bench before it is read, such as `bench.window.to=900`; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
@@ -68,8 +69,8 @@ fn named(text: &str) -> Result<(String, String), String> {
 pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     let loaded = read(&args)?;
     let mut designed = design(&loaded.bench, args.seed).map_err(failed)?;
-    find_programs(&mut designed, &args.file)?;
     let (engine, why) = engine(&args, &designed).await?;
+    find_programs(&mut designed, &args.file, &engine.capabilities())?;
     super::tell(format_args!("{why}"));
     let stop = CancellationToken::new();
     // Aborted with the set, at the latest when this function returns.
@@ -159,7 +160,7 @@ async fn engine(args: &Args, designed: &Design) -> Result<(Arc<dyn Engine>, Stri
 }
 
 /// Absolute paths in place of names; a program that is not there is found before anything is created.
-fn find_programs(designed: &mut Design, file: &Path) -> Result<(), CliError> {
+fn find_programs(designed: &mut Design, file: &Path, engine: &Capabilities) -> Result<(), CliError> {
     let dir = file.parent().unwrap_or(Path::new("."));
     let search = std::env::var_os("PATH");
     let plans = designed.cells.iter_mut().map(|cell| &mut cell.plan);
@@ -167,13 +168,14 @@ fn find_programs(designed: &mut Design, file: &Path) -> Result<(), CliError> {
     for build in plans.flat_map(|plan| plan.builds_mut()) {
         let BuildPlan::Binary(program) = build else { continue };
         // What is given on the command line is meant from here.
-        let found = find(program, Path::new("."), search.as_deref()).or_else(|| find(program, dir, search.as_deref()));
-        let found = found.ok_or_else(|| {
+        let here = find(program, Path::new("."), search.as_deref()).filter(|path| path.is_file());
+        let found = here.or_else(|| find(program, dir, search.as_deref())).ok_or_else(|| {
             CliError::input(format!(
                 "there is no program `{program}`; give its path with `--set chain.FAMILY.binary=PATH`, in an arm, or with \
                  `--build NAME=PATH`"
             ))
         })?;
+        program::check(&found, engine).map_err(|error| CliError::input(format!("failed to {error}")))?;
         *program = found.to_string_lossy().into_owned();
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! `midflush clean`: removes what runs of dead controllers left behind, on every engine that can be reached.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -143,9 +143,11 @@ fn told(done: &Done) -> String {
         lines.push(format!("removed {} {} of run {}", thing.kind, thing.id, thing.run.as_deref().unwrap_or("?")));
     }
     lines.extend(done.images.iter().map(|tag| format!("removed image {tag}")));
-    for Kept { thing, why } in &done.kept {
+    lines.extend(alive(&done.kept));
+    for Kept { thing, why } in done.kept.iter().filter(|kept| kept.why != self::why(Action::KeepLive)) {
         let foreign = if thing.foreign.is_empty() { String::new() } else { format!(" ({})", thing.foreign.join(", ")) };
-        lines.push(format!("kept {} {}: {why}{foreign}", thing.kind, thing.id));
+        let run = thing.run.as_deref().map_or_else(String::new, |run| format!(" of run {run}"));
+        lines.push(format!("kept {} {}{run}: {why}{foreign}", thing.kind, thing.id));
     }
     lines.extend(done.failed.iter().map(|why| format!("failed to {why}")));
     lines.extend(done.not_looked_at.iter().map(|what| format!("not looked at: {what}")));
@@ -153,4 +155,52 @@ fn told(done: &Done) -> String {
         lines.push("nothing to remove".to_owned());
     }
     lines.join("\n") + "\n"
+}
+
+/// A line for each run that is alive, with how much of it was seen: nobody asked about its single things.
+fn alive(kept: &[Kept]) -> Vec<String> {
+    let mut runs: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+    for Kept { thing, .. } in kept.iter().filter(|kept| kept.why == why(Action::KeepLive)) {
+        *runs.entry(thing.run.as_deref().unwrap_or("?")).or_default().entry(thing.kind.as_str()).or_default() += 1;
+    }
+    let told = |(run, kinds): (&str, BTreeMap<&str, usize>)| {
+        let counts: Vec<String> = kinds.iter().map(|(kind, count)| format!("{kind} × {count}")).collect();
+        format!("left alone: run {run}, which is alive ({})", counts.join(", "))
+    };
+    runs.into_iter().map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::OwnerState;
+
+    #[test]
+    fn a_run_that_is_alive_takes_one_line_and_what_is_kept_names_its_run() {
+        let thing = |kind: &str, id: &str, run: &str| Found {
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+            run: Some(run.to_owned()),
+            owner: OwnerState::Alive,
+            foreign: Vec::new(),
+        };
+        let kept = |action, thing| Kept { thing, why: why(action) };
+        let done = Done {
+            kept: vec![
+                kept(Action::KeepLive, thing("process", "11", "r-1")),
+                kept(Action::KeepLive, thing("process", "12", "r-1")),
+                kept(Action::KeepLive, thing("folder", "/tmp/x", "r-1")),
+                kept(Action::ReportUnknown, thing("container", "c", "r-2")),
+            ],
+            ..Done::default()
+        };
+        let text = told(&done);
+        assert_eq!(
+            text.lines().take(2).collect::<Vec<_>>(),
+            [
+                "left alone: run r-1, which is alive (folder × 1, process × 2)",
+                "kept container c of run r-2: its owner cannot be seen from here; `--force` removes it all the same"
+            ]
+        );
+    }
 }

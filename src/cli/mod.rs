@@ -13,6 +13,7 @@ mod judge;
 mod live;
 mod node;
 mod observe;
+mod program;
 mod run;
 mod runs;
 mod serve;
@@ -21,6 +22,7 @@ mod topology;
 
 use std::future::Future;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand};
 
@@ -128,6 +130,7 @@ pub fn main() -> ExitCode {
         Command::Show(args) => show::run(&args),
     };
     match result {
+        Ok(Code::Ok) if PRINTING_FAILED.load(Ordering::Relaxed) => Code::Tool.into(),
         Ok(code) => code.into(),
         Err(error) => {
             tell(&error);
@@ -136,13 +139,19 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints on stdout. A reader that has gone away, such as `head`, is no failure; any other trouble is told.
+/// Something that was to be printed on stdout was lost: the command has not done its work.
+static PRINTING_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Prints on stdout. A reader that has gone away, such as `head`, is no failure; any other trouble is told, and becomes the
+/// exit code of a command that went well otherwise.
 pub(crate) fn say(text: impl std::fmt::Display) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            tell(format_args!("midflush: failed to print: {error}"))
+            if !PRINTING_FAILED.swap(true, Ordering::Relaxed) {
+                tell(format_args!("midflush: failed to print: {error}"));
+            }
         }
         _ => {}
     }

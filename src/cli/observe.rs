@@ -9,9 +9,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::run::StopSignals;
-use super::{CliError, Code, chains};
+use super::{CliError, Code, chains, program};
 use crate::agent::{Observation, Supervisor, Tapped, observe};
 use crate::agent_client::protocol::{Signal, StartRequest};
+use crate::engine::binary::check_startable;
 use crate::timeline::{Exit, Layout, NodeEvent, Tier};
 
 /// Events that may wait to be collected; a node that makes more is told about, not slowed down.
@@ -79,6 +80,8 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
         ),
         None => None,
     };
+    let folder = std::env::current_dir().map_err(|e| CliError::tool(format!("find the working folder: {e}")))?;
+    let program = startable(&args.command, &folder)?;
     let own = tempfile::tempdir().map_err(|e| CliError::tool(format!("make a folder: {e}")))?;
     let supervisor = Arc::new(Supervisor::new(own.path()).map_err(CliError::tool)?);
     if let Some(why) = supervisor.hello().interception.refused {
@@ -86,8 +89,7 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     }
     let (tap, events) = sync_channel(EVENTS_WAITING);
     let collector = std::thread::spawn(move || collect(&events));
-    let folder = std::env::current_dir().map_err(|e| CliError::tool(format!("find the working folder: {e}")))?;
-    supervisor.start_observed(request(&args), &folder, tap).map_err(CliError::tool)?;
+    supervisor.start_observed(request(&args, &program), &folder, tap).map_err(CliError::tool)?;
     let began = Instant::now();
     let mut stop = StopSignals::new().map_err(|e| CliError::tool(format!("watch signals: {e}")))?;
     let (ended, stopped) = tokio::select! {
@@ -145,9 +147,20 @@ fn families(name: &str) -> Result<Vec<(String, Layout)>, CliError> {
     }
 }
 
-fn request(args: &Args) -> StartRequest {
+/// The path of the program to start, looked up as a shell does; what cannot be started is refused before anything is made.
+fn startable(command: &[String], folder: &Path) -> Result<PathBuf, CliError> {
+    let name = command.first().map(String::as_str).unwrap_or_default();
+    let found = program::look_up(name, folder, std::env::var_os("PATH").as_deref()).ok_or_else(|| {
+        CliError::input(format!("there is no program `{name}` on the search path; give its path, such as `./{name}`"))
+    })?;
+    check_startable(&found).map_err(|error| CliError::input(format!("failed to {error}")))?;
+    Ok(found)
+}
+
+fn request(args: &Args, program: &Path) -> StartRequest {
+    let arguments = args.command.iter().skip(1).cloned();
     StartRequest {
-        command: args.command.clone(),
+        command: std::iter::once(program.to_string_lossy().into_owned()).chain(arguments).collect(),
         input: String::new(),
         env: std::env::vars().collect(),
         tier: Tier::Record,

@@ -53,7 +53,7 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     let mut planned = args.topology.plan()?;
     let chosen = engines::choose(&args.engine).await?;
     check_engine(&planned, &chosen.engine.capabilities())?;
-    planned.find_program()?;
+    planned.find_program(&chosen.engine.capabilities())?;
     super::tell(format_args!("{}", chosen.why));
     for note in &planned.loaded.notes {
         super::tell(format_args!("note: {note}"));

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
+use super::program::{self, find};
 use super::{CliError, Code, chains};
 use crate::chain::Chain;
+use crate::engine::Capabilities;
 use crate::plan::{self, BuildPlan, ChainPlan, NodePlan, Plan};
 use crate::run::family;
 use crate::timeline::Layout;
@@ -22,10 +24,12 @@ pub(crate) struct TopologyArgs {
     pub(crate) file: PathBuf,
 
     /// Seed of everything that is drawn: keys, peer graph, times and choices of faults
-    #[arg(long, value_name = "N", default_value_t = SEED)]
+    #[arg(long, value_name = "N", default_value_t = SEED, value_parser = seed, allow_negative_numbers = true)]
     pub(crate) seed: u64,
 
-    /// Change the topology before it is read, such as `nodes.late.storage=per-block`; may be repeated
+    /// Change the topology before it is read, such as `nodes.late.storage=per-block`; may be repeated. A key with a dot in it
+    /// stands in double quotes, and the whole in single ones, since a shell takes the outer ones away:
+    /// 'nodes.late.disk.sync."state.db"=5ms'
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<String>,
 }
@@ -39,6 +43,11 @@ pub(crate) struct Planned {
     /// The node family.
     pub(crate) chain: Box<dyn Chain>,
     file: PathBuf,
+}
+
+/// Reads a seed.
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
 }
 
 impl TopologyArgs {
@@ -63,18 +72,16 @@ pub(crate) fn refused(problems: &Problems) -> CliError {
 
 impl Planned {
     /// Puts absolute paths into the plan, and makes the family know what it needs of this machine: of the program, a name
-    /// without `/` is looked up on the search path, and every relative path is beside the topology file.
-    pub(crate) fn find_program(&mut self) -> Result<(), CliError> {
+    /// without `/` is looked up on the search path, and every relative path is beside the topology file. A program that the
+    /// engine could not run is refused here, before anything is created.
+    pub(crate) fn find_program(&mut self, engine: &Capabilities) -> Result<(), CliError> {
         let dir = self.file.parent().unwrap_or(Path::new("."));
-        let family = family(&self.plan.chain);
+        let (loaded, family) = (&self.loaded, family(&self.plan.chain));
         for build in self.plan.builds_mut() {
             let BuildPlan::Binary(program) = build else { continue };
-            let found = find(program, dir, std::env::var_os("PATH").as_deref()).ok_or_else(|| {
-                CliError::input(format!(
-                    "there is no program `{program}`; give its path with `--set chain.{family}.binary=PATH`, or for one of \
-                     `builds` with `--set builds.NAME.binary=PATH`, or an image with `--set chain.{family}.image=REFERENCE`"
-                ))
-            })?;
+            let found = find(program, dir, std::env::var_os("PATH").as_deref())
+                .ok_or_else(|| program::not_found(loaded, family, program))?;
+            program::check(&found, engine).map_err(|error| program::refuse(loaded, family, program, &error))?;
             *program = found.to_string_lossy().into_owned();
         }
         if let ChainPlan::Gnoland(gnoland) = &mut self.plan.chain {
@@ -94,34 +101,5 @@ impl Planned {
         let mut problems = plan::check_layout(&self.loaded.topology, &self.plan, &layouts);
         problems.extend(plan::template::check_templates(&self.plan));
         if problems.is_empty() { Ok(()) } else { Err(refused(&Problems::new(&self.loaded.source, problems))) }
-    }
-}
-
-/// A program by its name on the search path, or by its path from a folder.
-pub(crate) fn find(program: &str, dir: &Path, search: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
-    let candidates: Vec<PathBuf> = if program.contains('/') {
-        vec![dir.join(program)]
-    } else {
-        std::env::split_paths(search.unwrap_or_default()).map(|folder| folder.join(program)).collect()
-    };
-    candidates.iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_found_by_name_and_by_path() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap();
-        std::fs::create_dir(root.join("bin")).unwrap();
-        let program = root.join("bin/cometbft");
-        std::fs::write(&program, "").unwrap();
-        let search = root.join("bin").into_os_string();
-        assert_eq!(find("cometbft", Path::new("/"), Some(&search)), Some(program.clone()));
-        assert_eq!(find("bin/cometbft", &root, None), Some(program.clone()));
-        assert_eq!(find(&program.to_string_lossy(), Path::new("/"), None), Some(program));
-        assert_eq!(find("cometbft", &root, None), None);
     }
 }

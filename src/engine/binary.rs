@@ -58,31 +58,98 @@ pub(crate) struct Elf {
 
 /// Checks that `path` is an executable Linux program for `machine`.
 pub(crate) fn check(path: &Path, machine: Machine) -> Result<Elf, EngineError> {
+    let elf = inspect(path)?;
+    fits(path, elf.machine, machine)?;
+    Ok(elf)
+}
+
+/// Checks that `path` is an executable Linux program, for whatever machine.
+pub(crate) fn inspect(path: &Path) -> Result<Elf, EngineError> {
+    parse(executable(path)?).map_err(|why| {
+        EngineError::new(format!("use {} as a program: {why}", path.display()))
+            .mend("give a Linux binary, not a script or a wrapper")
+    })
+}
+
+/// Checks that this machine can execute `path`: a program whose loader is there, or a script whose interpreter is one.
+pub(crate) fn check_startable(path: &Path) -> Result<(), EngineError> {
     let shown = path.display();
-    let file = File::open(path).map_err(|e| {
+    let mut file = executable(path)?;
+    let mut start = [0; SCRIPT_LINE_MAX];
+    let length = read_up_to(&mut file, &mut start)
+        .map_err(|e| EngineError::new(format!("read the program {shown}")).because(e))?;
+    if let Some(interpreter) = interpreter(&start[..length]) {
+        let fails = |error: EngineError| {
+            EngineError::new(format!("start the script {shown}: its interpreter does not work: failed to {error}"))
+                .mend("name a program with its whole path behind `#!` in the script's first line")
+        };
+        let elf = inspect(&interpreter).map_err(fails)?;
+        return fits(&interpreter, elf.machine, Machine::here()).map_err(fails);
+    }
+    let elf = file.rewind().map_err(|e| e.to_string()).and_then(|()| parse(file)).map_err(|why| {
+        EngineError::new(format!("use {shown} as a program: {why}"))
+            .mend("give a Linux program, or a script whose first line names its interpreter behind `#!`")
+    })?;
+    fits(path, elf.machine, Machine::here())?;
+    match elf.loader {
+        Some(loader) if !loader.exists() => {
+            Err(EngineError::new(format!("start {shown}: its loader {} is not on this machine", loader.display()))
+                .mend("install the C library that it is linked to, or build it statically"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens a file that is there to be executed.
+fn executable(path: &Path) -> Result<File, EngineError> {
+    let shown = path.display();
+    // Asked before it is opened: to open a pipe that nobody writes to would wait.
+    let data = std::fs::metadata(path).map_err(|e| {
         EngineError::new(format!("open the program {shown}")).because(e).mend("give the path of an existing binary")
     })?;
-    let data = file.metadata().map_err(|e| EngineError::new(format!("look at the program {shown}")).because(e))?;
     if !data.is_file() {
-        return Err(EngineError::new(format!("use {shown} as a program: it is not a file")));
+        let is = if data.is_dir() { "it is a folder" } else { "it is not a file" };
+        return Err(
+            EngineError::new(format!("use {shown} as a program: {is}")).mend("give the path of the binary itself")
+        );
     }
     if data.permissions().mode() & 0o111 == 0 {
         return Err(EngineError::new(format!("use {shown} as a program: it is not executable"))
             .mend(format!("run `chmod +x {shown}`")));
     }
-    let elf = parse(file).map_err(|why| {
-        EngineError::new(format!("use {shown} as a program: {why}"))
-            .mend("give a Linux binary, not a script or a wrapper")
-    })?;
-    if elf.machine != machine {
-        return Err(EngineError::new(format!(
-            "use {shown} as a program: it is built for {}, the nodes run on {}",
-            elf.machine.docker_name(),
-            machine.docker_name()
-        ))
-        .mend("give a binary of that architecture"));
+    File::open(path).map_err(|e| {
+        EngineError::new(format!("open the program {shown}")).because(e).mend("make it readable for this user")
+    })
+}
+
+fn fits(path: &Path, built_for: Machine, machine: Machine) -> Result<(), EngineError> {
+    if built_for == machine {
+        return Ok(());
     }
-    Ok(elf)
+    let (shown, built_for, machine) = (path.display(), built_for.docker_name(), machine.docker_name());
+    let what = format!("use {shown} as a program: it is built for {built_for}, the nodes run on {machine}");
+    Err(EngineError::new(what).mend("give a binary of that architecture"))
+}
+
+/// The longest first line of a script that the kernel reads, in bytes.
+const SCRIPT_LINE_MAX: usize = 256;
+
+fn read_up_to(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut length = 0;
+    while length < buffer.len() {
+        match file.read(&mut buffer[length..])? {
+            0 => break,
+            n => length += n,
+        }
+    }
+    Ok(length)
+}
+
+/// The program that a script's first line names.
+fn interpreter(start: &[u8]) -> Option<PathBuf> {
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?.trim_ascii();
+    let name = line.split(|byte| matches!(byte, b' ' | b'\t')).next()?;
+    Some(PathBuf::from(OsString::from_vec(name.to_vec())))
 }
 
 /// SHA-256 of a file, lower-case hex.
@@ -164,6 +231,33 @@ mod tests {
         assert!(check(&file, Machine::here()).unwrap_err().to_string().contains("chmod +x"));
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
         assert!(check(&file, Machine::here()).unwrap_err().to_string().contains("no ELF"));
+        assert!(check(dir.path(), Machine::here()).unwrap_err().to_string().contains("it is a folder"));
+    }
+
+    #[test]
+    fn what_this_machine_can_start_is_a_program_or_a_script_with_an_interpreter() {
+        check_startable(&std::env::current_exe().unwrap()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("node");
+        for (text, trouble) in [
+            ("#!/bin/sh\nexit\n", None),
+            ("#! /usr/bin/env  sh\n", None),
+            ("#!/no/such/interpreter -x\n", Some("/no/such/interpreter")),
+            ("#!\n", Some("interpreter")),
+            ("echo hello\n", Some("`#!`")),
+            ("", Some("too short")),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+            let said = check_startable(&file).map_err(|error| error.to_string());
+            match trouble {
+                None => assert_eq!(said, Ok(()), "{text}"),
+                Some(part) => {
+                    let said = said.unwrap_err();
+                    assert!(said.contains(part) && said.contains(&file.display().to_string()), "{said}");
+                }
+            }
+        }
     }
 
     #[test]

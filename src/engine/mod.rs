@@ -3,10 +3,10 @@
 //!
 //! A new engine is a new folder here and one line in `cli::engines`.
 
-mod binary;
+pub(crate) mod binary;
 pub mod docker;
 pub mod leftovers;
-mod libraries;
+pub(crate) mod libraries;
 mod owner;
 mod probe;
 #[cfg(target_os = "linux")]
@@ -49,6 +49,16 @@ pub enum Build {
         /// Reference, such as `cometbft:v0.38.17`.
         reference: String,
     },
+}
+
+impl std::fmt::Display for Build {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Own => f.write_str("midflush"),
+            Self::Binary { path } => write!(f, "{}", path.display()),
+            Self::Image { reference } => f.write_str(reference),
+        }
+    }
 }
 
 /// A build made ready.
@@ -213,7 +223,7 @@ fn check_names(launch: &Launch, nodes_max: usize) -> Result<(), EngineError> {
     }
     let names = launch.nodes.iter().map(|node| node.name.as_str());
     if let Some(bad) = std::iter::once(launch.run.as_str()).chain(names).find(|name| !is_plain_name(name)) {
-        return Err(EngineError::new(format!("use the name {bad:?}"))
+        return Err(EngineError::new(format!("use the name `{bad}`"))
             .mend("use at most 60 letters, digits, `-`, `_` or `.`, with a letter or digit first"));
     }
     let mut names: Vec<&str> = launch.nodes.iter().map(|node| node.name.as_str()).collect();

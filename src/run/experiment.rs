@@ -245,7 +245,7 @@ impl Phases {
         let builds = prepared
             .into_iter()
             .flatten()
-            .map(|(build, prepared)| (build_name(build), prepared.digest.clone()))
+            .map(|(build, prepared)| (build.to_string(), prepared.digest.clone()))
             .collect();
         let started = RunStarted {
             version: VERSION,
@@ -296,14 +296,6 @@ impl Phases {
         };
         let what = format!("something of this run may be left behind: {problem}; `midflush clean` removes it");
         self.witness.tell_run(Event::ToolError { what }).await;
-    }
-}
-
-fn build_name(build: &Build) -> String {
-    match build {
-        Build::Own => "midflush".to_owned(),
-        Build::Binary { path } => path.display().to_string(),
-        Build::Image { reference } => reference.clone(),
     }
 }
 

@@ -11,9 +11,32 @@ pub(super) fn apply(tree: &mut Tree, argument: &str) -> Result<Path, String> {
         return Err("there is no `=`: write it like `nodes.late.storage=per-block`".to_owned());
     };
     let path = Path::parse(path.trim()).map_err(|why| format!("`{}` is no path: {why}", path.trim()))?;
+    if let Some(meant) = dotted(&path) {
+        return Err(format!(
+            "a key with a dot in it stands in double quotes, and these in single ones, since a shell takes the outer ones away: \
+             --set '{meant}={value}'"
+        ));
+    }
     let value = parse(value).map_err(|error| format!("the value is no YAML: {error}"))?;
     put(tree, &path, value)?;
     Ok(path)
+}
+
+/// Keys whose map has names of stores as keys.
+const OVER_STORES: [&str; 4] = ["sync", "consensus", "block_sync", "replay"];
+
+/// What a path means that names a store such as `state.db` without quotes, which makes it two keys.
+fn dotted(path: &Path) -> Option<Path> {
+    let over = |step: &Step| matches!(step, Step::Key(key, _) if OVER_STORES.contains(&key.as_str()));
+    path.steps.windows(3).enumerate().find_map(|(at, steps)| match steps {
+        [above, Step::Key(store, _), Step::Key(kind, _)] if over(above) && (kind == "db" || kind == "wal") => {
+            let mut meant = path.clone();
+            let whole = Step::Key(format!("{store}.{kind}"), 0);
+            meant.steps.splice(at + 1..at + 3, [whole]);
+            Some(meant)
+        }
+        _ => None,
+    })
 }
 
 /// Puts a value where a path leads.
@@ -91,6 +114,8 @@ mod tests {
         assert!(after("faults[0].at={height: 40}").unwrap().contains("at:\n    height: 40"));
         assert!(after("chain.cometbft.binary=/bin/x").unwrap().contains("cometbft:\n    binary: /bin/x"));
         assert!(after("load.rate=100/s").unwrap().contains("rate: 100/s"));
+        let latency = after("nodes.late.disk.sync.\"state.db\"=5ms").unwrap();
+        assert!(latency.contains("sync:\n        state.db: 5ms"), "{latency}");
     }
 
     #[test]
@@ -105,6 +130,8 @@ mod tests {
             ("load.rate.x=1", "`load.rate` is the text `1/s`: there is no `x` in it"),
             ("load.rate=[", "the value is no YAML"),
             ("load..rate=1", "`load..rate` is no path: a key is empty"),
+            ("nodes.late.disk.sync.state.db=5ms", "--set 'nodes.late.disk.sync.\"state.db\"=5ms'"),
+            ("expect.syncs_per_block.late.consensus.cs.wal=1", "late.consensus.\"cs.wal\"=1'"),
         ] {
             let error = after(argument).unwrap_err();
             assert!(error.contains(why), "{argument}: {error}");

@@ -23,5 +23,6 @@ mod node_sync;
 mod page;
 mod planted;
 mod reference;
+mod surface;
 mod timelines;
 mod topology;

@@ -46,7 +46,7 @@ impl Release {
         said.as_deref().and_then(Self::of_version).ok_or_else(|| {
             let said = said.as_ref().map_or_else(|| "no version".to_owned(), |version| format!("version {version}"));
             ChainError::new(format!(
-                "tell which CometBFT {build:?} is: it names {said}, and files are known for 0.37, 0.38 and 1; write \
+                "tell which CometBFT {build} is: it names {said}, and files are known for 0.37, 0.38 and 1; write \
                  `version: \"0.38\"` under `chain.cometbft`"
             ))
         })

@@ -73,12 +73,12 @@ impl Gnoland {
     fn env(&self, plan: &Plan, node: &NodePlan, place: &NodeBinding) -> Result<BTreeMap<String, String>, ChainError> {
         let mut env = place.env.clone();
         env.insert("HOME".to_owned(), place.home.to_string_lossy().into_owned());
-        let build = node.made_from(&options(plan)?.build);
-        if let Some(root) = self.roots.get(&program::build(build)) {
+        let build = program::build(node.made_from(&options(plan)?.build));
+        if let Some(root) = self.roots.get(&build) {
             env.insert("GNOROOT".to_owned(), root.to_string_lossy().into_owned());
         } else if !env.contains_key("GNOROOT") {
             return Err(ChainError::new(format!(
-                "render a gnoland node: the folder with its standard library was not found for {build:?}; write \
+                "render a gnoland node: the folder with its standard library was not found for {build}; write \
                  `root: FOLDER` under `chain.gnoland`, the folder that holds `{STANDARD_LIBRARY}`, or use the binary that \
                  `images/gnoland/build --binary` prints"
             )));

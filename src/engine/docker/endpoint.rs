@@ -126,7 +126,7 @@ fn unsupported(os: &str, kernel: &str) -> Option<String> {
     let mut numbers = kernel.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
         (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= KERNEL_MIN => None,
-        _ => Some(format!("its kernel is {kernel:?}, the agent needs Linux {}.{}", KERNEL_MIN.0, KERNEL_MIN.1)),
+        _ => Some(format!("its kernel is `{kernel}`, the agent needs Linux {}.{}", KERNEL_MIN.0, KERNEL_MIN.1)),
     }
 }
 
