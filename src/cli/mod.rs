@@ -111,8 +111,11 @@ impl CliError {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     // The node writes its own log, and nothing else may stand between its lines.
-    if !matches!(cli.command, Command::Node(_)) {
-        log_to_stderr();
+    match cli.command {
+        Command::Node(_) => {}
+        // What an agent or the page says of itself is read afterwards; elsewhere people read what commands print.
+        Command::Agent(_) | Command::Serve(_) => log_to_stderr("warn"),
+        _ => log_to_stderr("off"),
     }
     let result: Result<Code, CliError> = match cli.command {
         Command::Run(args) => block_on(run::run(args)),
@@ -173,9 +176,9 @@ pub(crate) fn block_on(command: impl Future<Output = Result<Code, CliError>>) ->
     runtime.block_on(command)
 }
 
-/// Diagnostics of the tool itself go to stderr; `RUST_LOG` says how much.
-fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+/// Diagnostics of the tool itself go to stderr; `RUST_LOG` says how much, and `usual` where it says nothing.
+fn log_to_stderr(usual: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| usual.into());
     let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
 }

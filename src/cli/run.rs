@@ -21,9 +21,9 @@ use crate::dashboard::{Dashboard, DashboardError, Options};
 use crate::engine::{Build, Capabilities, Engine};
 use crate::judge::Judgement;
 use crate::report::RunReport;
-use crate::results::{Document, RunFolder};
-use crate::run::{self, Experiment, Facts};
-use crate::timeline::{Reader, Record};
+use crate::results::{Document, Release, RunFolder};
+use crate::run::{self, Experiment, Facts, RunError};
+use crate::timeline::{Event, Reader, Record};
 
 /// Options of `run`.
 #[derive(Debug, ClapArgs)]
@@ -71,7 +71,7 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
         super::tell(format_args!("Page: http://{}/", page.address()));
         beside.spawn(async move {
             if let Err(error) = page.serve().await {
-                tracing::warn!(%error, "the page ended");
+                super::tell(format_args!("The page ended: {error}"));
             }
         });
     }
@@ -87,8 +87,13 @@ async fn experiment(
     let facts = facts(args, &planned)?;
     let run = facts.run.clone();
     let folder = RunFolder::create(&args.results.results, &run).map_err(CliError::tool)?;
-    folder.write_topology(&planned.loaded.resolved).map_err(CliError::tool)?;
-    folder.write(Document::Plan, &planned.plan).map_err(CliError::tool)?;
+    let kept =
+        folder.write_topology(&planned.loaded.resolved).and_then(|()| folder.write(Document::Plan, &planned.plan));
+    if let Err(error) = kept {
+        // Nothing has run, so that nothing is lost with it.
+        let _ = fs::remove_dir_all(folder.path());
+        return Err(CliError::tool(error));
+    }
     let folder = Arc::new(folder);
     let experiment = Experiment {
         plan: Arc::new(planned.plan),
@@ -113,27 +118,39 @@ async fn experiment(
     if let Ok(mut display) = display.lock() {
         display.take();
     }
-    let outcome = outcome.map_err(CliError::tool)?;
-    let judgement = verdict(args, &folder)?;
-    for (node, rpc) in &outcome.kept {
+    let judgement = verdict(args, &folder, outcome.as_ref().err())?;
+    let kept = outcome.map(|outcome| outcome.kept).unwrap_or_default();
+    for (node, rpc) in &kept {
         super::tell(format_args!("kept: {node} {rpc}"));
     }
-    if !outcome.kept.is_empty() {
+    if !kept.is_empty() {
         super::tell(format_args!("Stop them with: midflush clean --run {run}"));
     }
     Ok(judge::code(&judgement))
 }
 
-/// Judges what is on disk, keeps the verdict beside it, and prints it.
-fn verdict(args: &Args, folder: &RunFolder) -> Result<Judgement, CliError> {
+/// Judges what is on disk, keeps the verdict beside it, and prints it. `trouble` is why the timeline does not say itself how
+/// the run ended.
+fn verdict(args: &Args, folder: &RunFolder, trouble: Option<&RunError>) -> Result<Judgement, CliError> {
     let path = folder.path().join("timeline.ndjson");
     let file = fs::File::open(&path).map_err(|e| CliError::tool(format!("open {}: {e}", path.display())))?;
     let mut report = RunReport::default();
+    let mut next = 0;
     for record in Reader::new(BufReader::new(file)) {
-        report.push(&record.map_err(CliError::tool)?);
+        let record = record.map_err(CliError::tool)?;
+        next = record.seq + 1;
+        report.push(&record);
+    }
+    if let Some(trouble) = trouble {
+        let event = Event::ToolError { what: format!("failed to {trouble}") };
+        report.push(&Record { seq: next, at_us: 0, node: None, event });
     }
     let judgement = report.judgement(&folder.path().display().to_string());
-    folder.write(Document::Verdict, &judgement).map_err(CliError::tool)?;
+    folder.release(Release::All);
+    // It is made from the timeline, and can be made again.
+    if let Err(error) = folder.write(Document::Verdict, &judgement) {
+        super::tell(format_args!("midflush: failed to {error}"));
+    }
     if args.json {
         say(format!("{}\n", judge::to_json(&judgement)?));
     } else {
@@ -250,7 +267,9 @@ impl StopSignals {
 pub(crate) async fn watch_signals(stop: CancellationToken) {
     let mut signals = match StopSignals::new() {
         Ok(signals) => signals,
-        Err(error) => return tracing::warn!(%error, "signals cannot be watched"),
+        Err(error) => {
+            return super::tell(format_args!("Signals cannot be watched, so that Ctrl-C does nothing: {error}"));
+        }
     };
     for count in 0.. {
         signals.next().await;

@@ -57,6 +57,7 @@ impl Gather {
                 model.end.ended = true;
             }
             Event::RunEnded => model.end.ended = true,
+            Event::Notice { .. } => {}
             Event::Bound { .. }
             | Event::Node(_)
             | Event::Status(_)

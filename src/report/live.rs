@@ -149,6 +149,7 @@ pub fn event_line(record: &Record) -> Option<String> {
         Event::Settled { converged: true, why } => format!("settled: {why}"),
         Event::Settled { converged: false, why } => format!("NOT settled: {why}"),
         Event::ToolError { what } => format!("tool error: {what}"),
+        Event::Notice { what } => what.clone(),
         Event::Interrupted => "interrupted".to_owned(),
         Event::TimeLimit => "the time limit ran out".to_owned(),
         Event::RpcSilent { reason } => format!("RPC does not answer: {reason}"),

@@ -241,6 +241,7 @@ impl LiveState {
                     self.phase = RunPhase::Ended;
                 }
             }
+            Event::Notice { .. } => {}
             Event::Bound { .. }
             | Event::Node(_)
             | Event::Status(_)

@@ -30,6 +30,20 @@ impl Document {
     }
 }
 
+/// A file that takes up space while the run goes on, so that its end can be written when the disk is full.
+const RESERVE: &str = ".reserve";
+/// Bytes in it.
+const RESERVED: u64 = 256 << 10;
+
+/// How much of the space is given back that a run holds for its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// For the last records of the timeline.
+    Half,
+    /// For the verdict.
+    All,
+}
+
 /// A run folder that this process owns until it drops this value.
 #[derive(Debug)]
 pub struct RunFolder {
@@ -47,7 +61,22 @@ impl RunFolder {
         fs::create_dir(&path).map_err(ResultsError::at("create", &path))?;
         let path = path.canonicalize().map_err(ResultsError::at("find", &path))?;
         let owner = owner::take(&path)?;
-        Ok(Self { path, _owner: owner })
+        let folder = Self { path, _owner: owner };
+        let bytes = vec![0; usize::try_from(RESERVED).unwrap_or_default()];
+        // Nothing has happened yet: a disk that is full now leaves no folder behind.
+        replace(&folder.path.join(RESERVE), &bytes).inspect_err(|_| drop(fs::remove_dir_all(&folder.path)))?;
+        Ok(folder)
+    }
+
+    /// Gives back space that was held for a full disk: half of it for the last records of a timeline that does not fit any more,
+    /// the rest for the verdict.
+    pub fn release(&self, how: Release) {
+        let path = self.path.join(RESERVE);
+        // What cannot be given back is no reason to stop: the write that needs it tells more.
+        match how {
+            Release::Half => drop(File::options().write(true).open(path).and_then(|file| file.set_len(RESERVED / 2))),
+            Release::All => drop(fs::remove_file(path)),
+        }
     }
 
     /// The folder, absolute.
@@ -128,6 +157,10 @@ mod tests {
         assert_eq!(read("topology.yaml"), "name: quickstart\n");
         assert_eq!(read("plan.json"), "{\n  \"seed\": 8\n}\n");
         assert_eq!(read("logs/val-1/start-2.log"), "started\n");
+        folder.release(Release::Half);
+        assert_eq!(fs::metadata(folder.path().join(RESERVE)).unwrap().len(), RESERVED / 2);
+        folder.release(Release::All);
+        assert!(!folder.path().join(RESERVE).exists());
         let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert!(names.iter().all(|n| !n.to_string_lossy().ends_with(".partial")), "{names:?}");
     }

@@ -23,7 +23,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use folder::{Document, RunFolder};
+pub use folder::{Document, Release, RunFolder};
 pub use index::{FindError, Index};
 pub use owner::{Owner, Ownership, ownership};
 pub use summary::{RunState, RunSummary, summarise};

@@ -30,13 +30,15 @@ pub(super) async fn hashes(
 ) {
     let all = stream::iter(nodes).for_each_concurrent(NODES_AT_ONCE, |(node, client, height)| async move {
         if let Err(reason) = one(&node, &client, first, height, chain, witness).await {
-            tracing::warn!(node, reason, "not all hashes could be read");
+            let what = format!("not all of its hashes could be read: {reason}");
+            witness.tell(&node, Event::Notice { what }).await;
         }
     });
     tokio::select! {
         () = cancel.cancelled() => {}
         done = tokio::time::timeout(limit, all) => if done.is_err() {
-            tracing::warn!("reading the hashes took longer than {} s and was cut short", limit.as_secs());
+            let what = format!("reading the hashes took longer than {} s and was cut short", limit.as_secs());
+            witness.tell_run(Event::Notice { what }).await;
         },
     }
 }

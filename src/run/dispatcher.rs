@@ -12,12 +12,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::settle::{Quiet, Settled, settled};
+use super::slow::Slow;
 use super::unit::Order;
 use super::{Progress, RunError};
 use crate::agent_client::protocol::{Arm, Signal};
 use crate::fault::{Command, Input, Schedule};
 use crate::plan::{Plan, StartAt};
-use crate::results::TimelineWriter;
+use crate::results::{Release, RunFolder, TimelineWriter};
 use crate::timeline::{Event, FaultId, NodeEvent, Record};
 
 /// How often time-driven decisions are taken.
@@ -71,6 +72,7 @@ pub(super) struct Dispatcher {
     plan: Arc<Plan>,
     clock: Instant,
     writer: TimelineWriter,
+    folder: Arc<RunFolder>,
     observer: Observer,
     schedule: Schedule,
     progress: Progress,
@@ -81,9 +83,11 @@ pub(super) struct Dispatcher {
     returning: BTreeMap<String, FaultId>,
     running_since_us: Option<u64>,
     quiet: Option<Quiet>,
+    slow: Slow,
     over: Option<oneshot::Sender<Settled>>,
     deciding: bool,
-    seq: u64,
+    /// The timeline did not take a record: from then on it takes only the end of the run.
+    broken: bool,
 }
 
 impl Dispatcher {
@@ -91,7 +95,7 @@ impl Dispatcher {
     pub(super) fn new(
         plan: Arc<Plan>,
         clock: Instant,
-        writer: TimelineWriter,
+        (folder, writer): (Arc<RunFolder>, TimelineWriter),
         observer: Observer,
         orders: BTreeMap<String, mpsc::Sender<Order>>,
     ) -> (Self, Witness, mpsc::Receiver<Told>, oneshot::Receiver<Settled>) {
@@ -105,9 +109,11 @@ impl Dispatcher {
             orders,
             running_since_us: None,
             quiet: None,
+            slow: Slow::default(),
             over: Some(over),
             deciding: false,
-            seq: 0,
+            broken: false,
+            folder,
             plan,
             clock,
             writer,
@@ -116,7 +122,9 @@ impl Dispatcher {
         (dispatcher, Witness(sender), receiver, is_over)
     }
 
-    /// Runs until every witness is gone. A timeline that cannot be written ends the run: `failed` is cancelled.
+    /// Runs until every witness is gone. A timeline that cannot be written ends the run: `failed` is cancelled, and what was
+    /// wrong is the last that the timeline says, in space that was held for that. An error is returned when not even that
+    /// could be written.
     pub(super) async fn run(
         mut self,
         mut told: mpsc::Receiver<Told>,
@@ -134,9 +142,21 @@ impl Dispatcher {
             };
             if let Err(error) = result {
                 failed.cancel();
-                return Err(error);
+                if self.broken {
+                    return Err(error);
+                }
+                self.last_words(&error)?;
             }
         }
+    }
+
+    /// Says why the timeline ends here.
+    fn last_words(&mut self, error: &RunError) -> Result<(), RunError> {
+        self.broken = true;
+        self.deciding = false;
+        self.folder.release(Release::Half);
+        let record = self.record(None, self.now_us(), Event::ToolError { what: format!("failed to {error}") });
+        self.keep(record)
     }
 
     fn now_us(&self) -> u64 {
@@ -180,8 +200,18 @@ impl Dispatcher {
     }
 
     fn write(&mut self, node: Option<String>, at_us: u64, event: Event) -> Result<(), RunError> {
-        let record = Record { seq: self.seq, at_us, node, event };
-        self.seq += 1;
+        if self.broken && event != Event::RunEnded {
+            return Ok(());
+        }
+        let record = self.record(node, at_us, event);
+        self.keep(record)
+    }
+
+    fn record(&self, node: Option<String>, at_us: u64, event: Event) -> Record {
+        Record { seq: self.writer.next_seq(), at_us, node, event }
+    }
+
+    fn keep(&mut self, record: Record) -> Result<(), RunError> {
         self.writer.append(&record)?;
         self.progress.apply(&record);
         (self.observer)(&record);
@@ -193,6 +223,9 @@ impl Dispatcher {
         let now_us = self.now_us();
         if self.running_since_us.is_none() && self.progress.nodes.values().any(|n| n.answered) {
             self.running_since_us = Some(now_us);
+        }
+        for (node, what) in self.slow.due(&self.progress, now_us) {
+            self.write(Some(node), now_us, Event::Notice { what })?;
         }
         self.first_starts(now_us)?;
         self.feed(Input::Tick)?;
@@ -269,8 +302,8 @@ impl Dispatcher {
             }
             Command::Lost { fault, node, why } => {
                 // The fault landed; that its node stays away is the judge's to find, from the exits and the silence.
-                tracing::warn!(%node, name = %fault.name, why, "a node did not come back after a fault");
-                Ok(())
+                let what = format!("it did not come back after fault {}: {why}", fault.name);
+                self.write(Some(node), self.now_us(), Event::Notice { what })
             }
         }
     }

@@ -86,14 +86,19 @@ pub struct Outcome {
 
 /// Carries it out. Everything created is removed on every way out, except with `keep` at the regular end.
 ///
-/// `cancel` is the user's wish to stop. An error is returned only when the timeline could not be written; any other
-/// failure of the tool is in the timeline.
+/// `cancel` is the user's wish to stop. An error is returned only when the timeline could not be written and could not say so
+/// itself; any other failure of the tool is in the timeline.
 pub async fn run(experiment: Experiment, observer: Observer, cancel: CancellationToken) -> Result<Outcome, RunError> {
     let clock = Instant::now();
     let writer = experiment.folder.timeline()?;
     let (senders, orders) = order_channels(&experiment.plan);
-    let (dispatcher, witness, told, over) =
-        Dispatcher::new(Arc::clone(&experiment.plan), clock, writer, observer, senders);
+    let (dispatcher, witness, told, over) = Dispatcher::new(
+        Arc::clone(&experiment.plan),
+        clock,
+        (Arc::clone(&experiment.folder), writer),
+        observer,
+        senders,
+    );
     let failed = CancellationToken::new();
     let mut phases = Phases { experiment, witness, clock, cancel, ends: Ends::default(), over };
     let dispatching = dispatcher.run(told, failed.clone());
@@ -153,7 +158,7 @@ impl Phases {
         self.end_tasks(&mut tasks, kept.is_empty(), interrupted).await;
         if kept.is_empty() {
             if let Ok(testnet) = &result {
-                testnet.keep_logs(&self.experiment.folder).await;
+                testnet.keep_logs(&self.experiment.folder, &self.witness).await;
             }
             drop(result);
             self.remove(interrupted).await;
@@ -170,7 +175,8 @@ impl Phases {
             let limit = if interrupted { END_MAX_INTERRUPTED } else { END_MAX };
             let ended = async { while tasks.join_next().await.is_some() {} };
             if tokio::time::timeout(limit, ended).await.is_err() {
-                tracing::warn!("not every node ended within {} s of SIGTERM", limit.as_secs());
+                let what = format!("not every node ended within {} s of SIGTERM; the rest is killed", limit.as_secs());
+                self.witness.tell_run(Event::Notice { what }).await;
             }
         }
         self.ends.all.cancel();
@@ -196,10 +202,12 @@ impl Phases {
         let fixture = match self.experiment.chain.fixture(&self.experiment.plan) {
             Ok(None) => None,
             Ok(Some(wanted)) => {
-                tracing::info!(
-                    blocks = self.experiment.plan.built_blocks,
-                    "making the chain to start from (kept for later runs)"
-                );
+                if !fixture::is_there(&self.experiment.cache, &wanted) {
+                    let blocks = self.experiment.plan.built_blocks;
+                    let what =
+                        format!("making the chain of {blocks} blocks to start from, which is kept for later runs");
+                    self.witness.tell_run(Event::Notice { what }).await;
+                }
                 let data = fixture::ready(&self.experiment.cache, &wanted, &cancel).await?;
                 Some((data.join("data"), wanted.into))
             }

@@ -17,6 +17,11 @@ use crate::chain::Fixture;
 /// Longest time that building a chain may take.
 const BUILD_MAX: Duration = Duration::from_secs(300);
 
+/// Whether a fixture was built before.
+pub(super) fn is_there(cache: &Path, fixture: &Fixture) -> bool {
+    cache.join(&fixture.key).join("data").is_dir()
+}
+
 /// Returns a folder with the fixture's `data/`, building it when the cache has none.
 ///
 /// Two runs that need the same chain at once build it once: the second waits for the first one's lock.

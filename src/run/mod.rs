@@ -18,6 +18,7 @@ mod published;
 mod sampler;
 mod settle;
 mod setup;
+mod slow;
 mod testnet;
 mod unit;
 

@@ -20,6 +20,10 @@ pub struct NodeProgress {
     pub starts: u32,
     /// When it was started first, microseconds since the run began.
     pub started_us: u64,
+    /// When it was started last, microseconds since the run began.
+    pub last_started_us: u64,
+    /// Why its RPC does not answer, in the client's words.
+    pub silent: Option<String>,
     /// Latest height that its RPC reported.
     pub height: u64,
     /// When that height was first reported, microseconds since the run began.
@@ -42,6 +46,7 @@ impl Progress {
                 node.running = true;
                 node.answered = false;
                 node.starts = *start;
+                node.last_started_us = record.at_us;
                 // Later starts are no progress: a node may come and go for ever.
                 if *start == 1 {
                     node.started_us = record.at_us;
@@ -56,9 +61,11 @@ impl Progress {
                     node.height_since_us = record.at_us;
                 }
                 node.answered = true;
+                node.silent = None;
                 node.height = status.height;
                 node.catching_up = status.catching_up;
             }
+            Event::RpcSilent { reason } => node.silent = Some(reason.clone()),
             _ => {}
         }
     }

@@ -217,11 +217,13 @@ impl Testnet {
     }
 
     /// Copies the output of processes that are still alive into the run folder.
-    pub(super) async fn keep_logs(&self, folder: &RunFolder) {
+    pub(super) async fn keep_logs(&self, folder: &RunFolder, witness: &Witness) {
         let alive = self.nodes.iter().filter_map(|n| n.running.borrow().map(|start| (n, start)));
         stream::iter(alive)
             .for_each_concurrent(AT_ONCE, |(live, start)| async move {
-                keep_log(&live.client, folder, &live.plan.name, start).await;
+                if let Err(what) = keep_log(&live.client, folder, &live.plan.name, start).await {
+                    witness.tell(&live.plan.name, Event::Notice { what }).await;
+                }
             })
             .await;
     }

@@ -367,21 +367,17 @@ impl Unit {
     }
 
     async fn keep_log(&self, start: u32) {
-        keep_log(&self.parts.client, &self.parts.folder, self.name(), start).await;
+        if let Err(what) = keep_log(&self.parts.client, &self.parts.folder, self.name(), start).await {
+            self.parts.witness.tell(self.name(), Event::Notice { what }).await;
+        }
     }
 }
 
-/// Copies the captured output of one start into the run folder. What cannot be had is left out: the exit's last
+/// Copies the captured output of one start into the run folder. What cannot be had is left out and said: the exit's last
 /// lines are in the timeline anyway.
-pub(super) async fn keep_log(client: &Client, folder: &RunFolder, node: &str, start: u32) {
-    match client.log(start).await {
-        Ok(bytes) => {
-            if let Err(error) = folder.write_log(node, start, &bytes) {
-                tracing::warn!(node, start, %error, "the log could not be kept");
-            }
-        }
-        Err(error) => tracing::warn!(node, start, %error, "the log could not be fetched"),
-    }
+pub(super) async fn keep_log(client: &Client, folder: &RunFolder, node: &str, start: u32) -> Result<(), String> {
+    let bytes = client.log(start).await.map_err(|e| format!("the log of start {start} could not be fetched: {e}"))?;
+    folder.write_log(node, start, &bytes).map_err(|e| format!("the log of start {start} is lost: failed to {e}"))
 }
 
 /// What a node's files hold while it is down, as far as its family can read them.

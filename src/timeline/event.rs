@@ -49,6 +49,11 @@ pub enum Event {
         /// Why, in the client's words.
         reason: String,
     },
+    /// Something that people who watch the run want to know and that proves nothing: what is waited for, what was given up.
+    Notice {
+        /// In words.
+        what: String,
+    },
     /// The three heights read from the node's files while it is down.
     Stored {
         /// The start that ended before this look (1 is the first).
