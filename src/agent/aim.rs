@@ -86,21 +86,26 @@ pub(crate) fn landed(arm: &Arm, place: &Place, tracker: &Tracker) -> Option<Land
     })
 }
 
-/// The addresses of a flush, ready to be pasted into a topology.
-pub(crate) fn addresses(steps: &[Step], name: impl Fn(usize) -> String) -> Vec<String> {
+/// The addresses of a flush that a node made in this mode, ready to be pasted into a topology.
+pub(crate) fn addresses(steps: &[Step], mode: Option<Mode>, name: impl Fn(usize) -> String) -> Vec<String> {
+    let mode = mode.map_or("", |mode| match mode {
+        Mode::Consensus => ", mode: consensus",
+        Mode::BlockSync => ", mode: block_sync",
+        Mode::Replay => ", mode: replay",
+    });
     let mut found = Vec::new();
     for step in steps {
-        let store = name(step.store);
+        let (store, sync) = (name(step.store), step.sync);
         match (step.writes, step.synced) {
             (0, _) => {}
-            (_, true) => found.push(format!("{{ store: {store}, sync: {}, write: first, phase: before }}", step.sync)),
+            (_, true) => found.push(format!("{{ store: {store}, sync: {sync}, write: first, phase: before{mode} }}")),
             // Without a sync of its own in the flush, or behind the last one.
-            (_, false) if step.sync == 1 => found.push(format!("{{ store: {store}, write: first, phase: before }}")),
+            (_, false) if sync == 1 => found.push(format!("{{ store: {store}, write: first, phase: before{mode} }}")),
             (_, false) => {}
         }
         if step.synced {
-            found.push(format!("{{ store: {store}, sync: {}, phase: before }}", step.sync));
-            found.push(format!("{{ store: {store}, sync: {}, phase: after }}", step.sync));
+            found.push(format!("{{ store: {store}, sync: {sync}, phase: before{mode} }}"));
+            found.push(format!("{{ store: {store}, sync: {sync}, phase: after{mode} }}"));
         }
     }
     found
@@ -115,7 +120,7 @@ pub(crate) fn nearest(asked: &Address, steps: &[Step], name: impl Fn(usize) -> S
         Some(step) => step.clone(),
         None => steps.first()?.clone(),
     };
-    let candidates = addresses(&[step], name);
+    let candidates = addresses(&[step], None, name);
     let form = |text: &&String| text.contains("write:") == asked.write.is_some();
     candidates.iter().find(form).or_else(|| candidates.first()).cloned()
 }
@@ -217,8 +222,10 @@ mod tests {
         assert_eq!(near("{ store: b, sync: 1, phase: before }"), "{ store: b, write: first, phase: before }");
         let other = near("{ store: c, sync: 1, write: first, phase: before }");
         assert_eq!(other, "{ store: a, sync: 1, write: first, phase: before }");
-        for text in addresses(&steps, name) {
-            let _parses: Address = address(&text);
+        for mode in [None, Some(Mode::Consensus), Some(Mode::BlockSync), Some(Mode::Replay)] {
+            for text in addresses(&steps, mode, name) {
+                assert_eq!(address(&text).mode, mode, "{text}");
+            }
         }
         assert_eq!(nearest(&address("{ store: a, sync: 1, phase: before }"), &[], name), None);
     }

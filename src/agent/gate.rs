@@ -23,6 +23,9 @@ use super::usage::SyncTimes;
 /// Paths remembered as opened with `O_SYNC`. More than any node opens; beyond it, they are asked about each time.
 const SYNCED_MAX: usize = 4096;
 
+/// Lines kept between two events of a node that is observed.
+const SAID_MAX: usize = 10_000;
+
 /// State of one start.
 pub(crate) struct Gate {
     pub(crate) tracker: Tracker,
@@ -44,6 +47,8 @@ pub(crate) struct Gate {
     pub(crate) cause: Option<ExitCause>,
     /// A fault that made a call fail: an end that nobody else wanted comes of it.
     pub(crate) failed: Option<FaultId>,
+    /// Lines that an observer has not had; `None` without one.
+    pub(crate) said: Option<Vec<String>>,
     synced: BTreeSet<PathBuf>,
     holes: BTreeSet<String>,
 }
@@ -64,6 +69,7 @@ impl Gate {
             dead: false,
             cause: None,
             failed: None,
+            said: None,
             synced: BTreeSet::new(),
             holes: BTreeSet::new(),
         }
@@ -73,8 +79,17 @@ impl Gate {
     pub(crate) fn hear(&mut self) {
         for line in self.output.drain() {
             self.tracker.line(&line);
+            if let Some(said) = self.said.as_mut().filter(|said| said.len() < SAID_MAX) {
+                said.push(line);
+            }
         }
         self.publish();
+    }
+
+    /// The lines since the last call, for an observer that wants them.
+    pub(crate) fn take_said(&mut self) -> Vec<String> {
+        self.hear();
+        self.said.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Reads the output where it decides how an event of this store is judged: a line that the node wrote before the
@@ -150,7 +165,7 @@ impl Gate {
         let steps = self.tracker.steps();
         self.journal.append(NodeEvent::NotLanded {
             fault: arm.fault.clone(),
-            seen: aim::addresses(steps, name),
+            seen: aim::addresses(steps, None, name),
             nearest: aim::nearest(&arm.address, steps, name),
         });
     }

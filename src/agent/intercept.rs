@@ -358,6 +358,7 @@ impl Interceptor {
         self.reply(held, Answer::Continue);
     }
 
+    /// Lets an observer have the event, with what the node said before it. Must not be called behind the gate's lock.
     fn tap(&self, held: &Held, target: Option<&Target>, kind: TappedKind, bytes: &[u8], took_us: Option<u64>) {
         let (Some(tap), Some(target)) = (&self.tap, target) else { return };
         let numbers = height::numbers(bytes, super::tap::PREFIX);
@@ -370,6 +371,7 @@ impl Interceptor {
             length: bytes.len(),
             heights,
             took_us,
+            said: self.lock().take_said(),
         };
         // An observer that cannot follow loses events and not the node its pace; the count of lost ones is its own.
         if tap.try_send(tapped).is_err() {

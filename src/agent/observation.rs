@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::timeline::{Layout, Tally};
+use crate::timeline::{Layout, Mode, Tally};
 
 use super::aim;
 use super::discover;
@@ -30,6 +30,8 @@ pub struct Observation {
     pub blocks: u64,
     /// Last height.
     pub height: u64,
+    /// What the node was doing in the most frequent flush, where its output tells.
+    pub mode: Option<Mode>,
     /// The order of the most frequent flush.
     pub flush: Vec<SeenCommit>,
     /// The addresses in it, as YAML.
@@ -84,7 +86,7 @@ pub fn observe(events: &[Tapped], home: Option<&Path>, families: &[(String, Layo
         return None;
     }
     let read = replay(events, &home, &layout);
-    let steps = most_frequent(read.flushes);
+    let (mode, steps) = most_frequent(read.flushes);
     let name = |store: usize| layout.stores[store].name.clone();
     let flush = steps.iter().filter(|step| step.synced || step.sync == 1);
     let flush = flush.map(|step| SeenCommit {
@@ -98,8 +100,9 @@ pub fn observe(events: &[Tapped], home: Option<&Path>, families: &[(String, Layo
         flushes: read.tally.flushes,
         blocks: read.tally.blocks,
         height: read.tally.height,
+        mode,
         flush: flush.collect(),
-        addresses: aim::addresses(&steps, name),
+        addresses: aim::addresses(&steps, mode, name),
         home,
         layout,
     })
@@ -132,7 +135,7 @@ struct Counted {
 
 struct Replayed {
     stores: Vec<Counted>,
-    flushes: Vec<Vec<Step>>,
+    flushes: Vec<(Option<Mode>, Vec<Step>)>,
     tally: Tally,
 }
 
@@ -145,7 +148,9 @@ fn replay(events: &[Tapped], home: &Path, layout: &Layout) -> Replayed {
     let mut tracker = Tracker::new(layout, 1, first.saturating_sub(1), None, true);
     let mut counted = vec![Counted::default(); layout.stores.len()];
     let mut flushes = Vec::new();
+    let mut mode = None;
     for event in events {
+        event.said.iter().for_each(|line| tracker.line(line));
         let Some(store) = relative(event, home).and_then(|path| stores.find(path)) else { continue };
         let kind = match event.kind {
             TappedKind::Write => Kind::Write { synced: false },
@@ -161,26 +166,33 @@ fn replay(events: &[Tapped], home: &Path, layout: &Layout) -> Replayed {
         counted[store].took_us.extend(event.took_us);
         let marks: String = event.heights.iter().map(|height| format!("{prefix}{height} ")).collect();
         let place = tracker.begin(store, kind, marks.as_bytes());
-        tracker.end(&place, event.took_us);
+        // A flush may end when the next one begins, in another mode.
         if let Some(steps) = tracker.take_ended() {
-            flushes.push(steps);
+            flushes.push((mode, steps));
+        }
+        tracker.end(&place, event.took_us);
+        mode = place.inside.map_or(mode, |inside| inside.mode);
+        if let Some(steps) = tracker.take_ended() {
+            flushes.push((mode, steps));
         }
     }
     let tally = tracker.finish_whole();
     Replayed { stores: counted, flushes, tally }
 }
 
-/// The flush whose commits are seen most often, and among these the one with the median number of writes.
-fn most_frequent(flushes: Vec<Vec<Step>>) -> Vec<Step> {
-    let mut alike: BTreeMap<Vec<_>, Vec<Vec<Step>>> = BTreeMap::new();
-    for steps in flushes {
-        let key: Vec<(usize, u32, bool)> = steps.iter().map(|step| (step.store, step.sync, step.synced)).collect();
-        alike.entry(key).or_default().push(steps);
+/// The flush whose commits are seen most often in one mode, and among these the one with the median number of writes.
+fn most_frequent(flushes: Vec<(Option<Mode>, Vec<Step>)>) -> (Option<Mode>, Vec<Step>) {
+    let mut alike: BTreeMap<_, Vec<Vec<Step>>> = BTreeMap::new();
+    for (mode, steps) in flushes {
+        let commits: Vec<(usize, u32, bool)> = steps.iter().map(|step| (step.store, step.sync, step.synced)).collect();
+        alike.entry((mode, commits)).or_default().push(steps);
     }
-    let mut most = alike.into_values().max_by_key(Vec::len).unwrap_or_default();
+    let Some(((mode, _), mut most)) = alike.into_iter().max_by_key(|(_, steps)| steps.len()) else {
+        return (None, Vec::new());
+    };
     most.sort_by_key(|steps| steps.iter().map(|step| step.writes).sum::<u32>());
     let middle = most.len() / 2;
-    if most.is_empty() { Vec::new() } else { most.swap_remove(middle) }
+    (mode, most.swap_remove(middle))
 }
 
 fn seen(layout: &Layout, counted: &[Counted], tally: &Tally) -> Vec<SeenStore> {

@@ -1,18 +1,20 @@
 //! Observations of made-up nodes, known and unknown.
 
 use super::*;
-use crate::timeline::{Address, Commit, Store};
+use crate::timeline::{Address, Commit, LogMark, LogMeaning, Store};
 
 const HOME: &str = "/srv/node";
 
 struct Script {
     events: Vec<Tapped>,
     at_us: u64,
+    /// Lines that come with the next event.
+    said: Vec<String>,
 }
 
 impl Script {
     fn new() -> Self {
-        Self { events: Vec::new(), at_us: 1_000_000 }
+        Self { events: Vec::new(), at_us: 1_000_000, said: Vec::new() }
     }
 
     fn event(&mut self, path: &str, kind: TappedKind, heights: &[u64]) {
@@ -20,7 +22,8 @@ impl Script {
         let took_us = (kind == TappedKind::Sync).then_some(250);
         let path = Path::new(HOME).join(path);
         let heights = heights.to_vec();
-        self.events.push(Tapped { at_us: self.at_us, tid: 1, path, kind, length: 100, heights, took_us });
+        let said = std::mem::take(&mut self.said);
+        self.events.push(Tapped { at_us: self.at_us, tid: 1, path, kind, length: 100, heights, took_us, said });
     }
 
     fn write(&mut self, path: &str) {
@@ -108,6 +111,38 @@ fn a_family_is_taken_when_all_its_stores_are_seen() {
     let seen = observe(&script.events, Some(Path::new(HOME)), &families).unwrap();
     assert_eq!(seen.family.as_deref(), Some("this"));
     assert_eq!((seen.flush.len(), seen.blocks), (2, 4));
+}
+
+#[test]
+fn addresses_are_of_the_mode_in_which_they_were_seen() {
+    let mark = |token: &str, mode| LogMark { tokens: vec![token.into()], meaning: LogMeaning::Mode(mode) };
+    let store = |name: &str, path: &str| Store { name: name.into(), paths: vec![path.into()], except: Vec::new() };
+    let commit =
+        |store: &str| Commit { store: store.into(), sync: Some(1), modes: vec![], advances: None, what: "x".into() };
+    let layout = Layout {
+        stores: vec![store("chain.db", "data/chain.db/"), store("state.db", "data/state.db/")],
+        flush: vec![commit("chain.db"), commit("state.db")],
+        log_marks: vec![mark("replaying", Mode::Replay), mark("consensus begins", Mode::Consensus)],
+        ..Layout::default()
+    };
+    let families = [("this".to_owned(), layout)];
+    let seen = |replayed: u64, decided: u64| {
+        let mut script = Script::new();
+        script.said.push("replaying blocks".to_owned());
+        (1..=replayed).for_each(|height| script.block(height));
+        script.said.push("consensus begins".to_owned());
+        (replayed + 1..=replayed + decided).for_each(|height| script.block(height));
+        observe(&script.events, Some(Path::new(HOME)), &families).unwrap()
+    };
+    for (replayed, decided, mode) in [(2, 5, Mode::Consensus), (5, 2, Mode::Replay), (0, 3, Mode::Consensus)] {
+        let seen = seen(replayed, decided);
+        assert_eq!(seen.mode, Some(mode), "{replayed} {decided}");
+        assert!(!seen.addresses.is_empty());
+        for address in &seen.addresses {
+            let address: Address = serde_yaml::from_str(address).unwrap();
+            assert_eq!(address.mode, Some(mode));
+        }
+    }
 }
 
 #[test]

@@ -112,6 +112,7 @@ impl Process {
             let detail = "this kernel lets signals interrupt held calls: some events may be seen twice";
             gate.hole("no_wait_killable", detail.to_owned());
         }
+        gate.said = around.tap.is_some().then(Vec::new);
         let gate = Arc::new(Mutex::new(gate));
         let changed = Arc::new(Condvar::new());
         let pool = match running.listener {

@@ -24,6 +24,8 @@ pub struct Tapped {
     pub heights: Vec<u64>,
     /// How long a sync took, in microseconds.
     pub took_us: Option<u64>,
+    /// Lines that the node printed since the event before, without colour codes.
+    pub said: Vec<String>,
 }
 
 /// Kind of an event.

@@ -10,9 +10,10 @@ use tokio::time::Instant;
 
 use super::run::StopSignals;
 use super::{CliError, Code, chains, program};
-use crate::agent::{Observation, Supervisor, Tapped, observe};
+use crate::agent::{Observation, SeenStore, Supervisor, Tapped, observe};
 use crate::agent_client::protocol::{Signal, StartRequest};
 use crate::engine::binary::check_startable;
+use crate::report::words;
 use crate::timeline::{Exit, Layout, NodeEvent, Tier};
 
 /// Events that may wait to be collected; a node that makes more is told about, not slowed down.
@@ -257,7 +258,20 @@ fn told(report: &Report) -> String {
             store.paths.join(", ")
         );
     }
-    text.push_str("\none flush, in order:\n");
+    if seen.flush.is_empty() {
+        text.push_str(&no_flush(seen));
+    } else {
+        flush(&mut text, seen, width);
+    }
+    for hole in &report.holes {
+        let _never = writeln!(text, "\nnot seen: {hole}");
+    }
+    text
+}
+
+fn flush(text: &mut String, seen: &Observation, width: usize) {
+    let mode = seen.mode.map_or_else(String::new, |mode| format!(" in {}", words::mode(mode)));
+    let _never = writeln!(text, "\none flush{mode}, in order:");
     for (number, commit) in seen.flush.iter().enumerate() {
         let sync = commit.sync.map_or_else(|| "never synced".to_owned(), |sync| format!("sync {sync}"));
         let writes = if commit.writes == 1 { "write" } else { "writes" };
@@ -267,10 +281,24 @@ fn told(report: &Report) -> String {
     for address in &seen.addresses {
         let _never = writeln!(text, "  {address}");
     }
-    for hole in &report.holes {
-        let _never = writeln!(text, "\nnot seen: {hole}");
+    if seen.mode.is_none() {
+        text.push_str(
+            "\nThe output of the node does not tell what it was doing: such an address may also be met while it replays or \
+             catches up. Add `mode:` where it must not be.\n",
+        );
     }
-    text
+}
+
+/// What was seen of a program whose writes come in no flush.
+fn no_flush(seen: &Observation) -> String {
+    let sum = |count: fn(&SeenStore) -> u64| seen.stores.iter().map(count).sum::<u64>();
+    let (writes, syncs, stores) = (sum(|store| store.writes), sum(|store| store.syncs), seen.stores.len());
+    format!(
+        "\nno flush was seen: {syncs} syncs and {writes} writes in {stores} stores, but no block among them. A block shows by its \
+         height in the block store, in bytes like `H:126`, or by a family's own order of writes. Without one there is nothing to \
+         count by and no address to aim at: watch for longer with `--for`, name the node's `--home`, or describe its stores in a \
+         layout file for `--family`.\n"
+    )
 }
 
 #[cfg(test)]
