@@ -5,7 +5,6 @@ use std::io::BufReader;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -34,9 +33,6 @@ pub(crate) struct Args {
     engine: EngineArgs,
     #[command(flatten)]
     results: ResultsArg,
-    /// Ends the run after this time, such as `90s`; what was seen by then is judged
-    #[arg(long, value_parser = duration, value_name = "TIME")]
-    time_limit: Option<Duration>,
     /// Leaves the nodes running at the end; prints their endpoints and the command that stops them
     #[arg(long)]
     keep: bool,
@@ -52,6 +48,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     let mut planned = args.topology.plan()?;
     let chosen = engines::choose(&args.engine).await?;
+    planned.check_starts()?;
     check_engine(&planned, &chosen.engine.capabilities())?;
     planned.find_program(&chosen.engine.capabilities())?;
     super::tell(format_args!("{}", chosen.why));
@@ -102,7 +99,7 @@ async fn experiment(
         folder: Arc::clone(&folder),
         facts,
         cache: cache_folder().join("fixtures"),
-        time_limit: args.time_limit,
+        time_limit: args.topology.time_limit,
         keep: args.keep,
     };
     let display = Arc::new(Mutex::new(Some(LiveDisplay::new())));
@@ -181,11 +178,6 @@ fn check_engine(planned: &Planned, engine: &Capabilities) -> Result<(), CliError
         )));
     }
     Ok(())
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let span: jiff::SignedDuration = text.parse().map_err(|_| "write a time such as `90s` or `2m`".to_owned())?;
-    Duration::try_from(span).map_err(|_| "a time is never negative".to_owned())
 }
 
 fn facts(args: &Args, planned: &Planned) -> Result<Facts, CliError> {

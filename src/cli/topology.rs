@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::program::{self, find};
 use super::{CliError, Code, chains};
 use crate::chain::Chain;
 use crate::engine::Capabilities;
-use crate::plan::{self, BuildPlan, ChainPlan, NodePlan, Plan};
+use crate::plan::reach::{self, HEIGHT_WAIT};
+use crate::plan::{self, BuildPlan, ChainPlan, FaultPlan, NodePlan, Plan};
 use crate::run::family;
 use crate::timeline::Layout;
 use crate::topology::{self, Loaded, Problem, Problems};
@@ -32,6 +34,16 @@ pub(crate) struct TopologyArgs {
     /// 'nodes.late.disk.sync."state.db"=5ms'
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<String>,
+
+    /// Ends the run after this time, such as `90s`; what was seen by then is judged. Heights that the chain cannot reach in it,
+    /// or in one hour where it is not given, are not waited for
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    pub(crate) time_limit: Option<Duration>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let span: jiff::SignedDuration = text.parse().map_err(|_| "write a time such as `90s` or `2m`".to_owned())?;
+    Duration::try_from(span).map_err(|_| "a time is never negative".to_owned())
 }
 
 /// A plan that fits its topology and its nodes' stores.
@@ -43,6 +55,8 @@ pub(crate) struct Planned {
     /// The node family.
     pub(crate) chain: Box<dyn Chain>,
     file: PathBuf,
+    /// How long heights are waited for.
+    heights_wait: Duration,
 }
 
 /// Reads a seed.
@@ -59,7 +73,9 @@ impl TopologyArgs {
         let refuse = |list: Vec<Problem>| refused(&Problems::new(&loaded.source, list));
         let plan = plan::build(&loaded.topology, self.seed).map_err(|problem| refuse(vec![problem]))?;
         let chain = chains::of(&plan)?;
-        let planned = Planned { loaded, plan, chain, file: self.file.clone() };
+        let heights_wait = self.time_limit.unwrap_or(HEIGHT_WAIT);
+        let mut planned = Planned { loaded, plan, chain, file: self.file.clone(), heights_wait };
+        planned.note_heights();
         planned.check_layout()?;
         Ok(planned)
     }
@@ -92,6 +108,29 @@ impl Planned {
         self.chain = chains::found(&self.plan)?;
         // What the program says of itself may give other stores than the file alone.
         self.check_layout()
+    }
+
+    /// Says which faults cannot land in time, and which node would not be started.
+    fn note_heights(&mut self) {
+        let plan = &self.plan;
+        let far = |fault: &FaultPlan| {
+            let why = reach::too_far(plan, fault, self.heights_wait)?;
+            Some(format!("fault `{}` cannot land: {why}", fault.setup.id.name))
+        };
+        let mut notes: Vec<String> = plan.faults.iter().filter_map(far).collect();
+        notes.dedup();
+        notes.extend(self.never_started());
+        self.loaded.notes.extend(notes);
+    }
+
+    fn never_started(&self) -> Option<String> {
+        let (node, why) = reach::starts_too_far(&self.plan, self.heights_wait)?;
+        Some(format!("`{node}` would never be started: {why}"))
+    }
+
+    /// A run that could not end, since a node would not be started, is refused before anything is created.
+    pub(crate) fn check_starts(&self) -> Result<(), CliError> {
+        self.never_started().map_or(Ok(()), |why| Err(CliError::input(why)))
     }
 
     /// Addresses, latencies and expectations against the nodes' stores.

@@ -67,6 +67,8 @@ pub(super) struct Entry {
     pub(super) why: String,
     /// When the chain came to the lowest height of the address.
     pub(super) reached: Option<u64>,
+    /// Why the chain cannot come to the fault's height in time.
+    pub(super) too_far: Option<String>,
 }
 
 impl Entry {
@@ -138,16 +140,29 @@ impl Entry {
     }
 
     /// What follows when the present state has lasted to its deadline.
-    pub(super) fn expire(&mut self, now: u64, height: u64, out: &mut Vec<Command>) {
+    /// `height` is where the chain is, `heights_until` the time up to which heights are waited for.
+    pub(super) fn expire(&mut self, now: u64, (height, heights_until): (u64, u64), out: &mut Vec<Command>) {
         let (fault, node, waited) = (self.id(), self.node(), seconds(self.plan.give_up_ms));
         match &self.state {
             State::Waiting => {
                 if matches!(self.plan.trigger, Trigger::Height(_)) {
-                    self.miss(format!("the chain stayed at height {height} for {waited}"), out);
+                    let why = match now >= heights_until {
+                        true => format!("the chain came to height {height} within {}", seconds(now)),
+                        false => format!("the chain stayed at height {height} for {waited}"),
+                    };
+                    self.miss(why, out);
                 }
             }
             State::Wanting { .. } => self.miss(format!("{node} was not running for {waited}"), out),
-            State::Armed { .. } => self.take_back(now, Some(format!("the address was not met within {waited}")), out),
+            State::Armed { .. } => {
+                let why = match self.reached {
+                    None if now >= heights_until => {
+                        format!("the chain came to height {height} within {}", seconds(now))
+                    }
+                    _ => format!("the address was not met within {waited}"),
+                };
+                self.take_back(now, Some(why), out);
+            }
             State::TakingBack { for_good, .. } => {
                 let first = for_good.clone().unwrap_or_else(|| "it had to make room for another fault".to_owned());
                 self.miss(format!("{first}; the agent did not say what it saw"), out);

@@ -5,13 +5,15 @@
 //! * One fault at a time holds a node. Another one whose trigger fires meanwhile waits until the node is given back.
 //! * Aimed faults of one node are armed one after another, in plan order, each when the node runs.
 //! * A fault that is not aimed goes first: what is armed is taken back, and armed again afterwards.
-//! * Every wait has an end: `give_up_ms` of the fault, counted from when it could land.
+//! * Every wait has an end: `give_up_ms` of the fault, counted from when it could land, and for a height the time that a run
+//!   waits for one.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::command::{Command, Input};
 use super::entry::{Entry, NodeState, State, seconds};
-use crate::plan::{Plan, Trigger};
+use crate::plan::{Plan, Trigger, reach};
 use crate::timeline::FaultId;
 
 /// The schedule of all faults of a plan.
@@ -24,18 +26,28 @@ pub struct Schedule {
     /// When `height` last grew.
     progress: u64,
     giving_up: Option<String>,
+    /// When no height is waited for any longer.
+    heights_until: u64,
 }
 
 impl Schedule {
-    /// Nothing has been seen yet; time 0 is when the first validators answered.
-    pub fn new(plan: &Plan) -> Self {
+    /// Nothing has been seen yet; time 0 is when the first validators answered. Heights are waited for until `heights_wait`
+    /// after it; a fault at one that the chain cannot reach by then is missed as soon as the chain moves.
+    pub fn new(plan: &Plan, heights_wait: Duration) -> Self {
         let entries = plan
             .faults
             .iter()
-            .map(|fault| Entry { plan: fault.clone(), state: State::Waiting, why: String::new(), reached: None })
+            .map(|fault| Entry {
+                plan: fault.clone(),
+                state: State::Waiting,
+                why: String::new(),
+                reached: None,
+                too_far: reach::too_far(plan, fault, heights_wait),
+            })
             .collect();
+        let heights_until = u64::try_from(heights_wait.as_millis()).unwrap_or(u64::MAX);
         let nodes = plan.nodes.iter().map(|node| (node.name.clone(), NodeState::default())).collect();
-        Self { entries, nodes, now: 0, height: 0, progress: 0, giving_up: None }
+        Self { entries, nodes, now: 0, height: 0, progress: 0, giving_up: None, heights_until }
     }
 
     /// Takes what was seen at `at_ms` and says what to do now, in order. Time never runs backwards: an earlier
@@ -227,7 +239,7 @@ impl Schedule {
             State::Waiting => match &entry.plan.trigger {
                 Trigger::AtMs(ms) => Some(*ms),
                 Trigger::After { fault, ms } => self.ended(fault).map(|ended| ended + ms),
-                Trigger::Height(_) => Some(self.progress + give_up),
+                Trigger::Height(_) => Some((self.progress + give_up).min(self.heights_until)),
                 Trigger::Address => Some(self.now),
             },
             State::Wanting { since } => {
@@ -237,9 +249,11 @@ impl Schedule {
                 (!patient).then_some(since + give_up)
             }
             State::Armed { since } => {
-                // Before the chain is at the address's height only a standstill ends the wait.
-                let from = entry.reached.unwrap_or(self.progress);
-                Some((*since).max(from) + give_up)
+                // Before the chain is at the address's height only a standstill ends the wait, or the end of all patience.
+                match entry.reached {
+                    Some(reached) => Some((*since).max(reached) + give_up),
+                    None => Some(((*since).max(self.progress) + give_up).min(self.heights_until)),
+                }
             }
             State::Acting { since } | State::Returning { since } => Some(since + give_up),
             State::TakingBack { until, .. }
@@ -257,14 +271,19 @@ impl Schedule {
             self.entries[index].give_up(now, &why, out);
         }
         let entry = &self.entries[index];
-        if entry.state == State::Waiting
+        if height > 0
+            && matches!(entry.state, State::Waiting | State::Wanting { .. })
+            && let Some(why) = entry.too_far.clone()
+        {
+            self.entries[index].miss(why, out);
+        } else if entry.state == State::Waiting
             && let Trigger::After { fault, .. } = &entry.plan.trigger
             && self.never_ends(fault)
         {
             let why = format!("it was to follow `{fault}`, which never came to its end");
             self.entries[index].miss(why, out);
         } else if self.deadline(entry).is_some_and(|deadline| now >= deadline) {
-            self.entries[index].expire(now, height, out);
+            self.entries[index].expire(now, (height, self.heights_until), out);
             if self.entries[index].state == State::Lost {
                 let node = self.entries[index].node();
                 self.count_anew(&node);

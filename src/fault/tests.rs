@@ -1,5 +1,7 @@
 //! The schedule against what a run may see, in order and out of order.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::{Command, Input, Schedule};
@@ -55,7 +57,7 @@ fn aimed(name: &str, node: &str, from: u64) -> FaultPlan {
 }
 
 fn schedule(faults: Vec<FaultPlan>) -> Schedule {
-    Schedule::new(&Plan {
+    let plan = Plan {
         name: "test".to_owned(),
         seed: 1,
         chain_id: "test-1".to_owned(),
@@ -71,7 +73,8 @@ fn schedule(faults: Vec<FaultPlan>) -> Schedule {
         load: None,
         faults,
         expect: Expect::default(),
-    })
+    };
+    Schedule::new(&plan, Duration::from_secs(3_600))
 }
 
 /// The commands without their words, which other tests read.
@@ -371,4 +374,32 @@ proptest! {
             prop_assert!(ends <= 1, "{name} ended {ends} times");
         }
     }
+}
+
+#[test]
+fn a_height_that_the_chain_cannot_reach_in_time_is_missed_and_holds_nothing_up() {
+    let far = fault("far", FaultKind::Kill, "val-1", Trigger::Height(1_000_000));
+    let mut schedule = schedule(vec![far, aimed("far aim", "val-2", 1_000_000), aimed("near", "val-2", 5)]);
+    let running = |node: &str| Input::Running { node: node.to_owned() };
+    assert!(schedule.on(0, running("val-1")).is_empty());
+    let missed = |commands: Vec<Command>| -> Vec<String> {
+        commands.into_iter().filter_map(|c| if let Command::Miss { why, .. } = c { Some(why) } else { None }).collect()
+    };
+    let why = missed(schedule.on(10, Input::Height(3)));
+    assert_eq!(why.len(), 2, "{why:?}");
+    assert!(why.iter().all(|why| why.starts_with("height 1000000 is 2 days 7 h away")), "{why:?}");
+    let commands = schedule.on(20, running("val-2"));
+    assert!(matches!(&commands[..], [Command::Arm { fault, .. }] if fault.name == "near"), "{commands:?}");
+}
+
+#[test]
+fn a_chain_that_is_slower_than_its_block_time_is_not_followed_for_ever() {
+    let mut schedule = schedule(vec![fault("late", FaultKind::Kill, "val-1", Trigger::Height(10_000))]);
+    for minute in 0..60 {
+        assert!(schedule.on(minute * 60_000, Input::Height(minute + 1)).is_empty(), "the chain moves");
+    }
+    let commands = schedule.on(3_600_000, Input::Height(61));
+    let why = "the chain came to height 61 within 3600.0 s";
+    assert!(matches!(&commands[..], [Command::Miss { why: said, .. }] if said == why), "{commands:?}");
+    assert!(schedule.finished());
 }

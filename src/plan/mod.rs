@@ -6,6 +6,7 @@ mod draw;
 mod faults;
 mod graph;
 mod layout;
+pub mod reach;
 pub mod template;
 #[cfg(test)]
 mod tests;

@@ -93,7 +93,7 @@ pub(super) struct Dispatcher {
 impl Dispatcher {
     /// A dispatcher, the way to it, and the channel on which it says that the run is over.
     pub(super) fn new(
-        plan: Arc<Plan>,
+        (plan, heights_wait): (Arc<Plan>, Duration),
         clock: Instant,
         (folder, writer): (Arc<RunFolder>, TimelineWriter),
         observer: Observer,
@@ -102,7 +102,7 @@ impl Dispatcher {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let (over, is_over) = oneshot::channel();
         let dispatcher = Self {
-            schedule: Schedule::new(&plan),
+            schedule: Schedule::new(&plan, heights_wait),
             unstarted: plan.nodes.iter().map(|n| (n.name.clone(), n.start)).collect(),
             returning: BTreeMap::new(),
             progress: Progress::default(),

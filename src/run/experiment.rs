@@ -17,6 +17,7 @@ use super::{RunError, collect, fixture, made, setup};
 use crate::chain::{Chain, Made};
 use crate::engine::{Build, Engine, Prepared};
 use crate::plan::Plan;
+use crate::plan::reach::HEIGHT_WAIT;
 use crate::results::RunFolder;
 use crate::timeline::{Event, RunStarted, VERSION};
 
@@ -92,8 +93,9 @@ pub async fn run(experiment: Experiment, observer: Observer, cancel: Cancellatio
     let clock = Instant::now();
     let writer = experiment.folder.timeline()?;
     let (senders, orders) = order_channels(&experiment.plan);
+    let heights_wait = experiment.time_limit.unwrap_or(HEIGHT_WAIT);
     let (dispatcher, witness, told, over) = Dispatcher::new(
-        Arc::clone(&experiment.plan),
+        (Arc::clone(&experiment.plan), heights_wait),
         clock,
         (Arc::clone(&experiment.folder), writer),
         observer,
