@@ -294,10 +294,10 @@ fn no_flush(seen: &Observation) -> String {
     let sum = |count: fn(&SeenStore) -> u64| seen.stores.iter().map(count).sum::<u64>();
     let (writes, syncs, stores) = (sum(|store| store.writes), sum(|store| store.syncs), seen.stores.len());
     format!(
-        "\nno flush was seen: {syncs} syncs and {writes} writes in {stores} stores, but no block among them. A block shows by its \
-         height in the block store, in bytes like `H:126`, or by a family's own order of writes. Without one there is nothing to \
-         count by and no address to aim at: watch for longer with `--for`, name the node's `--home`, or describe its stores in a \
-         layout file for `--family`.\n"
+        "\nno flush was seen: {syncs} syncs and {writes} writes in {stores} stores, but no block among them.\n\
+         A block shows by its height in the block store, in bytes like `H:126`, or by a family's own order of writes. Without\n\
+         one there is nothing to count by and no address to aim at: watch for longer with `--for`, name the node's `--home`,\n\
+         or describe its stores in a layout file for `--family`.\n"
     )
 }
 
