@@ -11,6 +11,7 @@ mod custom;
 mod engine_docker;
 mod engine_docker_fake;
 mod engine_process;
+mod expectations;
 mod failing;
 mod gnoland;
 mod kills;
