@@ -48,12 +48,14 @@ fn disputes(model: &Model, table: &Table, kind: Kind) -> Vec<Finding> {
         if minority.is_none() {
             minority = blame_later(model, table, height, &groups);
         }
-        // The same nodes at a later height are the same cause; so is any later height once nobody could be blamed.
+        // A node that is blamed already has the same cause at a later height; so has any later height once nobody could be
+        // blamed.
         let nodes = minority.clone().unwrap_or_default();
-        let known = blamed.iter().any(|b| b == &nodes || (!nodes.is_empty() && nodes.iter().all(|n| b.contains(n))));
+        let new: Vec<usize> = nodes.iter().filter(|n| !blamed.iter().any(|b| b.contains(n))).copied().collect();
+        let known = if nodes.is_empty() { blamed.contains(&nodes) } else { new.is_empty() };
         if !known {
-            findings.push(dispute(model, kind, height, &groups, minority.as_deref()));
-            blamed.push(nodes);
+            findings.push(dispute(model, kind, height, &groups, minority.map(|_| new.as_slice())));
+            blamed.push(new);
         }
     }
     findings

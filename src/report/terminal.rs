@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::judge::{FaultRow, Finding, Judgement, NodeRow, Outcome, Verdict};
-use crate::timeline::Role;
+use crate::timeline::{Heights, Role};
 
 use super::state::LiveState;
 use super::syncs::SyncRow;
@@ -175,7 +175,7 @@ fn nodes(out: &mut String, state: &LiveState, rows: &[NodeRow], style: &Style) {
         let height = row.height.map_or_else(|| "-".to_owned(), |h| h.to_string());
         let hash: String = row.app_hash.as_deref().unwrap_or("-").chars().take(12).collect();
         let storage = state.nodes.get(&row.name).and_then(|n| n.storage.as_deref()).unwrap_or("-");
-        let verdict = node_words(row);
+        let verdict = node_words(row, state.nodes.contains_key(&row.name));
         let _ = writeln!(
             out,
             "{:<names$}  {role:<9}  {height:>8}  {:<20}  {:>6}  {hash:<12}  {storage:<12}  {}",
@@ -192,11 +192,13 @@ fn nodes(out: &mut String, state: &LiveState, rows: &[NodeRow], style: &Style) {
     );
 }
 
-/// What is said of a node in one word or two.
-fn node_words(row: &NodeRow) -> String {
+/// What is said of a node in one word or two; `planned` is one whose starts a timeline tells.
+fn node_words(row: &NodeRow, planned: bool) -> String {
+    let seen = row.height.is_some() || row.app_hash.is_some() || row.heights != Heights::default();
     match row.verdict {
+        Verdict::Converged if !seen => "-".to_owned(),
         Verdict::Converged => "agrees".to_owned(),
-        Verdict::Inconclusive if row.starts == 0 && row.height.is_none() => "never started".to_owned(),
+        Verdict::Inconclusive if planned && row.starts == 0 && row.height.is_none() => "never started".to_owned(),
         other => other.to_string(),
     }
 }
@@ -322,7 +324,7 @@ mod tests {
     #[test]
     fn who_is_in_dispute_without_a_majority_does_not_agree() {
         let text = of("observation: 1\npower: {a: 5, b: 5, c: 0}\napp_hashes: {nodes: {a: {7: AA}, b: {7: AC}}}\n");
-        for (node, words) in [("a ", "DIVERGED"), ("b ", "DIVERGED"), ("c ", "agrees")] {
+        for (node, words) in [("a ", "DIVERGED"), ("b ", "DIVERGED"), ("c ", "-")] {
             let row = text.lines().find(|l| l.starts_with(node)).expect("a row");
             assert!(row.ends_with(words), "{text}");
         }
