@@ -16,6 +16,8 @@ use crate::sys::listener::{Held, Listener};
 
 /// Threads of one start at most: so many calls of a node can be held at once.
 const THREADS_MAX: usize = 64;
+/// Niceness of these threads; the node has that of its agent.
+const PRIORITY: i32 = -10;
 /// Enough for reading a path and a write's bytes; what is large lies on the heap.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -114,6 +116,9 @@ impl Pool {
     fn run(self: &Arc<Self>) {
         // The kernel otherwise adds up to 50 µs to every sleep.
         let _slack_stays = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        // The node waits for every answer, often with more threads than it has processors: this thread goes first, where it
+        // may say so (not in a container without capabilities). It counts for this thread alone.
+        let _may_not = rustix::process::setpriority_process(None, PRIORITY);
         while self.wait_for_lead() {
             let mut turn = Turn { pool: self, leads: true };
             while turn.leads {
