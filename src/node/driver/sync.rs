@@ -110,7 +110,7 @@ impl Driver {
 
     fn apply(&mut self, sync: &mut BlockSync, proven: Proven) -> Result<Option<End>, DriverError> {
         if self.config.planted_defect == Some(Defect::TooSlow) {
-            std::thread::sleep(Duration::from_millis(self.config.block_time_ms * 3 / 2 + 50));
+            std::thread::sleep(Duration::from_millis(self.config.block_time_ms * 5));
         }
         let applied = match self.ledger.apply_synced(&proven.block, &proven.block_id, &proven.commit) {
             Ok(applied) => applied,
