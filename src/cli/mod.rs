@@ -150,13 +150,11 @@ static PRINTING_FAILED: AtomicBool = AtomicBool::new(false);
 pub(crate) fn say(text: impl std::fmt::Display) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
-    match write!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            if !PRINTING_FAILED.swap(true, Ordering::Relaxed) {
-                tell(format_args!("midflush: failed to print: {error}"));
-            }
-        }
-        _ => {}
+    if let Err(error) = write!(out, "{text}").and_then(|()| out.flush())
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+        && !PRINTING_FAILED.swap(true, Ordering::Relaxed)
+    {
+        tell(format_args!("midflush: failed to print: {error}"));
     }
 }
 

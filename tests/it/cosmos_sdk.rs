@@ -48,7 +48,7 @@ fn converges(engine: &str, program: &Path) {
         .filter_map(|entry| fs::read_to_string(entry.expect("an entry").path().join("timeline.ndjson")).ok());
     let timeline = runs.collect::<Vec<_>>().concat();
     let records = timeline.lines().map(|line| serde_json::from_str::<Value>(line).expect("a record"));
-    let load = records.map(|record| record["event"]["load"].clone()).filter(|load| load.is_object()).last();
+    let load = records.map(|record| record["event"]["load"].clone()).rfind(|load| load.is_object());
     let load = load.expect("a load");
     let [accepted, failed] = ["accepted", "failed"].map(|name| load[name].as_u64().expect("a number"));
     // A validator that is down, or has just come up and made no block, costs no transaction: the next one takes it.
