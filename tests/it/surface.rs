@@ -122,3 +122,20 @@ fn output_that_is_lost_is_no_success() {
         assert!(stderr.contains("failed to print: No space left on device"), "{stderr}");
     }
 }
+
+#[test]
+fn heights_that_the_chain_cannot_reach_in_time_are_said_up_front() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies/quickstart.yaml");
+    let file = file.to_string_lossy();
+    let fault = ["check", &file, "--set", "faults[3].at.height=4000.."];
+    let (code, stdout, _) = ended(&mut midflush(&fault, folder.path()));
+    assert!(code == Some(0) && !stdout.contains("cannot land"), "in an hour it can: {stdout}");
+    let (code, stdout, _) = ended(midflush(&fault, folder.path()).args(["--time-limit", "60s"]));
+    assert!(code == Some(0) && stdout.contains("cannot land: height 4000 is 3 min 20 s away"), "{stdout}");
+    let start = ["run", &file, "--engine", "process", "--set", "nodes.late.start={height: 10000000}"];
+    let (code, stdout, stderr) = ended(&mut midflush(&start, folder.path()));
+    assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+    assert!(stderr.contains("`late` would never be started: height 10000000"), "{stderr}");
+    assert_eq!(entries(folder.path()), [""; 0], "nothing is created");
+}
