@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 
 use midflush::bench::result::{BenchResult, CellResult};
 use midflush::bench::statistics::ROUNDS_MIN;
+use midflush::bench::store;
 
 /// Name, chain, heights and window of each measurement, and settings of every arm.
 const MEASURED: [(&str, &str, &str, &str); 3] = [
@@ -75,8 +76,10 @@ fn measure(folder: &Path, name: &str, text: &str) -> Result<BenchResult, String>
         .output()
         .map_err(|e| e.to_string())?;
     // Rates under different interception are never compared in a bench, which says so with code 3: here they are what is asked.
-    let result = serde_json::from_slice(&output.stdout);
-    result.map_err(|e| format!("{}: {e}: {}", output.status, String::from_utf8_lossy(&output.stderr)))
+    let failed = |why: String| format!("{}: {why}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|e| failed(e.to_string()))?;
+    let results = told["results"].as_str().ok_or_else(|| failed("no results".to_owned()))?;
+    store::load(Path::new(results)).map_err(failed)
 }
 
 fn print(name: &str, result: &BenchResult) {
