@@ -345,7 +345,12 @@ impl Running {
         let deadline = Instant::now() + GONE;
         while self.runs().await {
             if Instant::now() >= deadline {
-                return Err(BenchError::Node(format!("a killed node is not gone within {} s", GONE.as_secs())));
+                // No node outlives SIGKILL: what failed is of this machine or ours.
+                let seen = match self.client.usage().await {
+                    Ok(_) => "its agent still sees it".to_owned(),
+                    Err(error) => format!("its agent does not tell: {error}"),
+                };
+                return Err(BenchError::Machine { what: "end a killed node", source: std::io::Error::other(seen) });
             }
             sleep(POLL).await;
         }
