@@ -190,13 +190,7 @@ fn the_time_to_converge_begins_when_the_faults_are_over() {
 
 #[test]
 fn a_start_that_never_answered_is_no_coming_back() {
-    let mut run = Run::new(Vec::new(), Expect::default());
-    run.follow(1, 60, &ALL[..4]);
-    for start in 1..=2 {
-        run.started(u64::from(start), "late", start);
-        run.exited(u64::from(start), "late", start, Exit::Code(1), ExitCause::Own, &["error: boom"]);
-    }
-    run.started(3, "late", 3);
+    let mut run = third_start();
     run.end(false);
     let judgement = run.verdict();
     assert_eq!(verdicts(&judgement), [Verdict::PanicOnRestart], "{judgement:#?}");

@@ -156,6 +156,18 @@ impl Run {
 
 const ALL: [&str; 5] = ["v0", "v1", "v2", "v3", "late"];
 
+/// A full node beside four validators that ended by itself twice and is started for the third time.
+fn third_start() -> Run {
+    let mut run = Run::new(Vec::new(), Expect::default());
+    run.follow(1, 60, &ALL[..4]);
+    for start in 1..=2 {
+        run.started(u64::from(start), "late", start);
+        run.exited(u64::from(start), "late", start, Exit::Code(1), ExitCause::Own, &["error: boom"]);
+    }
+    run.started(3, "late", 3);
+    run
+}
+
 fn block(height: u64) -> (String, String) {
     (format!("b{height:04x}"), format!("a{height:04x}"))
 }

@@ -261,13 +261,7 @@ fn a_node_that_does_not_come_back_has_its_class_and_triple() {
 
 #[test]
 fn the_third_start_is_a_finding_though_it_came_back() {
-    let mut run = Run::new(Vec::new(), Expect::default());
-    run.follow(1, 60, &ALL[..4]);
-    for start in 1..=2 {
-        run.started(u64::from(start), "late", start);
-        run.exited(u64::from(start), "late", start, Exit::Code(1), ExitCause::Own, &["error: boom"]);
-    }
-    run.started(3, "late", 3);
+    let mut run = third_start();
     run.follow(4, 60, &["late"]);
     run.end(true);
     let judgement = run.verdict();
