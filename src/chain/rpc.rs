@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::ChainError;
 use crate::timeline::wire::{self, Encoding, WireError, answer, brief, either, field, number, object};
-use crate::timeline::{Hashes, Status};
+use crate::timeline::{CommitVotes, DoubleVote, Hashes, Status, votes};
 
 /// Most headers that `/blockchain` gives in one answer.
 const HEADERS_MAX: u64 = 20;
@@ -86,6 +86,36 @@ pub trait Rpc: Send + Sync {
     /// Its answer: newest first in the body, in height order here; may be shorter than asked for.
     fn hashes(&self, body: &[u8]) -> Result<Hashes, ChainError> {
         headers(body, self.hash_encoding())
+    }
+
+    /// The address under which the node signs, in the answer to a request for a status.
+    fn signs_as(&self, body: &[u8]) -> Option<String> {
+        votes::signs_as(&answer(body).ok()?)
+    }
+
+    /// The request for the commit of a height.
+    fn commit_request(&self, height: u64) -> String {
+        format!("/commit?height={height}")
+    }
+
+    /// Its answer; `None` where the commit does not tell who signed it.
+    fn commit(&self, body: &[u8]) -> Result<Option<CommitVotes>, ChainError> {
+        Ok(votes::commit_votes(&answer(body)?, self.hash_encoding())?)
+    }
+
+    /// Heights of the blocks that hold evidence, in the answer to a request for hashes.
+    fn with_evidence(&self, body: &[u8]) -> Vec<u64> {
+        answer(body).map(|result| votes::with_evidence(&result)).unwrap_or_default()
+    }
+
+    /// The request for a block.
+    fn block_request(&self, height: u64) -> String {
+        format!("/block?height={height}")
+    }
+
+    /// The double votes in the evidence of a block.
+    fn evidence(&self, body: &[u8]) -> Result<Vec<DoubleVote>, ChainError> {
+        Ok(votes::evidence(&answer(body)?, self.hash_encoding())?)
     }
 
     /// The request that submits a transaction.

@@ -66,6 +66,9 @@ impl Gather {
             | Event::Signed { .. }
             | Event::Published { .. }
             | Event::AppHeight { .. }
+            | Event::SignsAs { .. }
+            | Event::Commit(_)
+            | Event::Evidence(_)
             | Event::Hashes(_) => {
                 if let Some(name) = &record.node {
                     let node = self.model.node_index(name);
@@ -124,6 +127,11 @@ impl Gather {
                 }
             }
             Event::Hashes(hashes) => self.hashes(index, hashes, seq),
+            Event::SignsAs { address } => {
+                self.model.nodes[index].signs_as.insert(address.clone());
+            }
+            Event::Commit(commit) => self.model.commit_seen(index, commit, seq),
+            Event::Evidence(double) => self.model.evidence_seen(double, seq),
             Event::Node(event) => self.agent_event(index, event, at, seq),
             _ => {}
         }

@@ -6,6 +6,7 @@
 
 mod acknowledged;
 mod agreement;
+mod double_sign;
 mod exits;
 mod expectations;
 mod expected;
@@ -97,10 +98,15 @@ fn rules(model: &Model) -> Said {
     let mut notes = Vec::new();
     findings.extend(agreement::check(model));
     findings.extend(agreement::nothing_in_common(model));
+    findings.extend(double_sign::check(model));
     findings.extend(published::check(model));
     findings.extend(acknowledged::check(model));
     for (found, noted) in [restarts::check(model), failed_calls::check(model)] {
-        findings.extend(found);
+        for finding in found {
+            if !double_sign::known(&mut findings, &finding) {
+                findings.push(finding);
+            }
+        }
         notes.extend(noted);
     }
     let growth = pace::growth(model);

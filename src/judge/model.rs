@@ -1,11 +1,11 @@
 //! The neutral picture of a run that every rule looks at, whether it came from a timeline or from an observation file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::table::Table;
 use crate::timeline::{
-    Exit, ExitCause, Expect, FaultId, FaultKind, FaultSetup, Heights, Landed, LastSigned, Layout, Mode, Role, Tally,
-    line,
+    CommitVotes, DoubleVote, Exit, ExitCause, Expect, FaultId, FaultKind, FaultSetup, Heights, Landed, LastSigned,
+    Layout, Mode, Role, Tally, VoteType, line,
 };
 
 /// Microseconds since the run began.
@@ -22,6 +22,8 @@ pub(crate) struct Model {
     pub(crate) blocks: Table,
     /// App hashes by the height *after* which the application had them.
     pub(crate) states: Table,
+    /// Votes that somebody signed, where they were looked at.
+    pub(crate) votes: Vec<Vote>,
     /// Faults in plan order.
     pub(crate) faults: Vec<Fault>,
     /// Faults that are told as facts, by whoever wrote an observation.
@@ -147,10 +149,35 @@ pub(crate) struct Node {
     pub(crate) app_told: Vec<(Us, u64, u64)>,
     /// The height that its application told, where nothing else tells it.
     pub(crate) app_height: Option<u64>,
+    /// The addresses under which it signed.
+    pub(crate) signs_as: BTreeSet<String>,
     /// It has a volume of its own, whose filling up is a fault and not a failure of the machine.
     pub(crate) limited_volume: bool,
     /// It is known to hold blocks back during block sync.
     pub(crate) holds_blocks: bool,
+}
+
+/// One vote.
+#[derive(Clone, Debug)]
+pub(crate) struct Vote {
+    /// Its address, in lower case.
+    pub(crate) validator: String,
+    pub(crate) height: u64,
+    pub(crate) round: u64,
+    pub(crate) kind: VoteType,
+    /// The block id, empty for nil.
+    pub(crate) id: String,
+    pub(crate) proof: Proof,
+    pub(crate) seq: u64,
+}
+
+/// Where a vote was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Proof {
+    /// In the commit that this node has.
+    Commit(usize),
+    /// In the evidence of the block at this height.
+    Evidence(u64),
 }
 
 /// One look at a height.
@@ -329,6 +356,34 @@ impl Model {
         }
         self.nodes.push(Node { name: name.to_owned(), ..Node::default() });
         self.nodes.len() - 1
+    }
+
+    /// Notes the votes of a commit.
+    pub(crate) fn commit_seen(&mut self, node: usize, commit: &CommitVotes, seq: u64) {
+        let vote = |(validator, id): (&String, &String)| Vote {
+            validator: validator.clone(),
+            height: commit.height,
+            round: commit.round,
+            kind: VoteType::Precommit,
+            id: id.clone(),
+            proof: Proof::Commit(node),
+            seq,
+        };
+        self.votes.extend(commit.votes.iter().map(vote));
+    }
+
+    /// Notes the two votes of some evidence.
+    pub(crate) fn evidence_seen(&mut self, double: &DoubleVote, seq: u64) {
+        let vote = |id: &String| Vote {
+            validator: double.validator.clone(),
+            height: double.height,
+            round: double.round,
+            kind: double.kind,
+            id: id.clone(),
+            proof: Proof::Evidence(double.block),
+            seq,
+        };
+        self.votes.extend(double.ids.iter().map(vote));
     }
 
     /// Names of nodes, in plan order, joined for a finding.

@@ -152,6 +152,9 @@ pub fn event_line(record: &Record) -> Option<String> {
         Event::Notice { what } => what.clone(),
         Event::Interrupted => "interrupted".to_owned(),
         Event::TimeLimit => "the time limit ran out".to_owned(),
+        Event::Evidence(double) => {
+            format!("evidence in block {}: validator {} voted twice", double.block, double.validator)
+        }
         Event::RpcSilent { reason } => format!("RPC does not answer: {reason}"),
         Event::Bound { .. }
         | Event::Status(_)
@@ -159,6 +162,8 @@ pub fn event_line(record: &Record) -> Option<String> {
         | Event::Published { .. }
         | Event::AppHeight { .. }
         | Event::Hashes(_)
+        | Event::SignsAs { .. }
+        | Event::Commit(_)
         | Event::Load { .. }
         | Event::RunEnded => {
             return None;

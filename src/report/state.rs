@@ -250,6 +250,9 @@ impl LiveState {
             | Event::Signed { .. }
             | Event::Published { .. }
             | Event::AppHeight { .. }
+            | Event::SignsAs { .. }
+            | Event::Commit(_)
+            | Event::Evidence(_)
             | Event::Hashes(_) => self.about_node(record),
         }
     }

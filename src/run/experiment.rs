@@ -293,7 +293,7 @@ impl Phases {
         let nodes = testnet.answering(self.experiment.chain.rpc()).await;
         let first = self.experiment.plan.initial_height;
         let never = CancellationToken::new();
-        collect::hashes(nodes, first, self.experiment.chain.as_ref(), &self.witness, limit, &never).await;
+        collect::all(nodes, first, self.experiment.chain.as_ref(), &self.witness, limit, &never).await;
     }
 
     async fn remove(&self, interrupted: bool) {

@@ -35,8 +35,19 @@ pub(super) async fn sample(
     pace: Duration,
     cancel: CancellationToken,
 ) {
-    let mut look =
-        Look { node, client, rpc, witness, last: None, looks: 0, peers: None, app: None, silent: false, hashed: 0 };
+    let mut look = Look {
+        node,
+        client,
+        rpc,
+        witness,
+        last: None,
+        looks: 0,
+        peers: None,
+        app: None,
+        key: None,
+        silent: false,
+        hashed: 0,
+    };
     let mut tick = tokio::time::interval(pace);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -70,6 +81,8 @@ struct Look<'a> {
     peers: Option<u32>,
     /// The application's height, as last told.
     app: Option<u64>,
+    /// The address under which it signs, as last told.
+    key: Option<String>,
     silent: bool,
     hashed: u64,
 }
@@ -83,15 +96,16 @@ impl Look<'_> {
     }
 
     async fn once(&mut self) {
-        let answer = match self.client.rpc(&self.rpc.status_request()).await {
-            Ok(answer) => self.rpc.status(&answer.body).map_err(|e| e.to_string()),
-            Err(error) => Err(error.to_string()),
+        let body = match self.client.rpc(&self.rpc.status_request()).await {
+            Ok(answer) => answer.body,
+            Err(error) => return self.nothing(error.to_string()).await,
         };
-        let mut status = match answer {
+        let mut status = match self.rpc.status(&body) {
             Ok(status) => status,
-            Err(reason) => return self.nothing(reason).await,
+            Err(error) => return self.nothing(error.to_string()).await,
         };
         self.silent = false;
+        self.key(&body).await;
         if self.looks.is_multiple_of(PEERS_EVERY) {
             self.peers = self.peer_count().await.or(self.peers);
         }
@@ -109,6 +123,15 @@ impl Look<'_> {
         if !self.silent {
             self.silent = true;
             self.witness.tell(&self.node, Event::RpcSilent { reason }).await;
+        }
+    }
+
+    /// Two nodes that sign with one key are told by it, and whose a signature is.
+    async fn key(&mut self, status: &[u8]) {
+        let Some(address) = self.rpc.signs_as(status) else { return };
+        if self.key.as_ref() != Some(&address) {
+            self.key = Some(address.clone());
+            self.witness.tell(&self.node, Event::SignsAs { address }).await;
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Address, ExpectedVerdict, Heights, Landed, LastSigned, Layout, Mode, Tally};
+use super::{Address, CommitVotes, DoubleVote, ExpectedVerdict, Heights, Landed, LastSigned, Layout, Mode, Tally};
 
 /// Version of the format. A reader refuses a newer one.
 pub const VERSION: u32 = 1;
@@ -86,6 +86,15 @@ pub enum Event {
     },
     /// Block ids and app hashes of consecutive heights, as this node serves them.
     Hashes(Hashes),
+    /// The address under which the node signs, as its RPC tells it; written when it is first seen and when it changes.
+    SignsAs {
+        /// In lower case.
+        address: String,
+    },
+    /// The commit that this node has of a height; read at the end, of the first heights at which nodes have different blocks.
+    Commit(CommitVotes),
+    /// Evidence in a block of this node that a validator voted twice; read at the end, from the first blocks that hold any.
+    Evidence(DoubleVote),
     /// A fault's trigger fired.
     FaultTriggered {
         /// The fault, by name and occurrence.

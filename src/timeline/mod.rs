@@ -10,6 +10,7 @@ pub mod line;
 mod read;
 mod tally;
 mod vocabulary;
+pub mod votes;
 pub mod wire;
 
 pub use address::{Address, HeightRange, HeightSource, Heights, Landed, Mode, Phase, StoreProgress, WriteAt};
@@ -22,3 +23,4 @@ pub use layout::{Commit, HeightKind, HeightMark, Layout, LogMark, LogMeaning, St
 pub use read::{ReadError, Reader, Torn, read_all};
 pub use tally::{SyncLatency, Tally};
 pub use vocabulary::{ExpectedVerdict, LastSigned, SignedAt, Verdict};
+pub use votes::{CommitVotes, DoubleVote, VoteType};

@@ -8,6 +8,7 @@ mod cometbft;
 mod compose;
 mod cosmos_sdk;
 mod custom;
+mod double_sign;
 mod engine_docker;
 mod engine_docker_fake;
 mod engine_process;

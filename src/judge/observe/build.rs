@@ -223,6 +223,13 @@ fn add_answers(model: &mut Model, answers: &[Answer], strangers: &[String], cloc
         if strangers.contains(&answer.node) {
             continue;
         }
+        model.nodes[index].signs_as.extend(answer.signs_as.clone());
+        if let Some(commit) = &answer.votes {
+            model.commit_seen(index, commit, 0);
+        }
+        for double in &answer.evidence {
+            model.evidence_seen(double, 0);
+        }
         for (height, hash) in &answer.states {
             model.states.insert(index, *height, hash, 0);
         }

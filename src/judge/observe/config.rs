@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::build::chain_of;
 use super::file::File;
 use super::rpc::Answer;
-use crate::judge::{Finding, Note, Said, Verdict};
+use crate::judge::{Finding, Note, Said, Verdict, signed};
 
 /// Settings that make another chain where they differ.
 const SAME: [(&str, &[&str]); 2] = [
@@ -137,19 +137,14 @@ fn shared(file: &File, name: &str, values: &Values, said: &mut Said) {
             said.notes.push(Note::run("twins", words));
             continue;
         }
-        let (why, next) = if name == "node key" {
-            ("peers take two nodes with one key for one, and reject the second", "give each node a key of its own")
+        let nodes = nodes.join(", ");
+        said.findings.push(if name == "node key" {
+            Finding::new(Verdict::ConfigError, format!("{nodes} share the {name} {key}"))
+                .node(nodes)
+                .why("peers take two nodes with one key for one, and reject the second")
+                .next("give each node a key of its own")
         } else {
-            (
-                "two nodes that sign with one key sign twice for one height",
-                "give each its own key, or declare them twins",
-            )
-        };
-        said.findings.push(
-            Finding::new(Verdict::ConfigError, format!("{} share the {name} {key}", nodes.join(", ")))
-                .node(nodes.join(", "))
-                .why(why)
-                .next(next),
-        );
+            signed::one_key(&nodes, key).next("give each its own key, or declare them twins")
+        });
     }
 }

@@ -8,6 +8,7 @@ use super::value::Seconds;
 use super::{Model, ObservationError};
 use crate::judge::{Finding, Note, Said, Verdict};
 use crate::timeline::wire::{WireError, unwrap};
+use crate::timeline::{CommitVotes, DoubleVote};
 
 /// One answer that could be read.
 #[derive(Clone, Debug)]
@@ -21,6 +22,9 @@ pub(super) struct Answer {
     pub(super) chain_id: Option<String>,
     pub(super) app_version: Option<String>,
     pub(super) app_height: Option<u64>,
+    pub(super) signs_as: Option<String>,
+    pub(super) votes: Option<CommitVotes>,
+    pub(super) evidence: Vec<DoubleVote>,
 }
 
 /// Reads all answers; those that are errors or say nothing become findings about that height.
@@ -46,9 +50,33 @@ pub(super) fn decode(file: &File, said: &mut Said) -> Result<Vec<Answer>, Observ
                 let height = facts.status.map(|(h, _)| h).or(block).or(facts.app_height);
                 said.notes.push(Note::about("rpc", &answer.node, words).height(height));
                 contradictions(answer, &facts, said);
-                let Facts { status, states, blocks, app_hash, chain_id, app_version, app_height, .. } = facts;
-                let (node, t) = (answer.node.clone(), answer.t);
-                answers.push(Answer { node, t, status, states, blocks, app_hash, chain_id, app_version, app_height });
+                let Facts {
+                    status,
+                    states,
+                    blocks,
+                    app_hash,
+                    chain_id,
+                    app_version,
+                    app_height,
+                    signs_as,
+                    votes,
+                    evidence,
+                    words: _,
+                } = facts;
+                answers.push(Answer {
+                    node: answer.node.clone(),
+                    t: answer.t,
+                    status,
+                    states,
+                    blocks,
+                    app_hash,
+                    chain_id,
+                    app_version,
+                    app_height,
+                    signs_as,
+                    votes,
+                    evidence,
+                });
             }
             Err(error) if error.message.contains("no known endpoint") => {
                 return Err(ObservationError::at(format!("{place}.endpoint"), error.message));

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::build::header_encoding;
 use super::file::Family;
 use crate::timeline::wire::{Encoding, Object, WireError, either, hash, integer, number, object};
+use crate::timeline::{CommitVotes, DoubleVote, votes};
 
 /// What one answer says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +22,12 @@ pub(super) struct Facts {
     pub(super) app_version: Option<String>,
     /// The application's own height.
     pub(super) app_height: Option<u64>,
+    /// The address under which it signs.
+    pub(super) signs_as: Option<String>,
+    /// Who signed the commit in it.
+    pub(super) votes: Option<CommitVotes>,
+    /// Evidence in the block in it.
+    pub(super) evidence: Vec<DoubleVote>,
     /// In words, for a note.
     pub(super) words: Vec<String>,
 }
@@ -120,6 +127,7 @@ fn status(family: Family, body: &Object) -> Result<Facts, WireError> {
         value.as_str().map(str::to_owned)
     };
     facts.chain_id = info("node_info", "NodeInfo", "network");
+    facts.signs_as = votes::signs_as(body);
     facts.app_version = info("application_info", "ApplicationInfo", "version");
     let validator = body.get("validator_info").or_else(|| body.get("ValidatorInfo"));
     if let Some(power) =
@@ -175,6 +183,11 @@ fn block(family: Family, body: &Object) -> Result<Facts, WireError> {
     };
     let height = add_header(family, object(header, "header")?, &mut facts)?;
     add_id(family, holder.get("block_id"), height, &mut facts)?;
+    // A header alone, or a shortened answer, holds no evidence.
+    facts.evidence = votes::evidence(body, header_encoding(family)).unwrap_or_default();
+    for double in &facts.evidence {
+        facts.words.push(format!("evidence against validator {}", double.validator));
+    }
     Ok(facts)
 }
 
@@ -203,6 +216,8 @@ fn commit(family: Family, body: &Object) -> Result<Facts, WireError> {
         return Err(WireError::new(format!("commit of height {other} beside header {height}")));
     }
     add_id(family, commit.get("block_id"), height, &mut facts)?;
+    // A shortened commit tells less, and is one all the same.
+    facts.votes = votes::commit_votes(body, header_encoding(family)).unwrap_or_default();
     let votes = commit.get("signatures").or_else(|| commit.get("precommits")).and_then(Value::as_array);
     if let Some(votes) = votes {
         let there =

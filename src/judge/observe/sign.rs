@@ -1,5 +1,6 @@
 //! Sign states over a restart, and votes: what a validator signed, and whether it may sign again.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Error, Visitor};
@@ -9,6 +10,7 @@ use super::ObservationError;
 use super::file::{File, Spelling};
 use super::value::{HashText, Int};
 use crate::judge::{Finding, Note, Said, Verdict, signed};
+use crate::timeline::VoteType;
 use crate::timeline::wire::{Encoding, hash_text};
 
 /// The sign state of one validator before and after a restart.
@@ -52,7 +54,7 @@ pub(super) struct VoteSeen {
     pub(super) height: Int,
     pub(super) round: Int,
     /// `prevote`, `precommit`, `proposal`, or their numbers 1, 2, 32.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", deserialize_with = "vote_type")]
     pub(super) kind: VoteType,
     /// Empty or null is a vote for nil.
     #[serde(default)]
@@ -65,14 +67,6 @@ pub(super) struct VoteSeen {
     pub(super) signature: Option<String>,
     #[serde(default)]
     pub(super) seen: Option<String>,
-}
-
-/// Kind of a signed message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum VoteType {
-    Prevote,
-    Precommit,
-    Proposal,
 }
 
 /// Checks sign states and votes.
@@ -155,68 +149,47 @@ fn unreadable(states: &SignStates, why: &str, said: &mut Said) {
     said.findings.push(signed::unreadable(&states.node, states.before.map(|b| b.height.0), why, states.started));
 }
 
-/// Two signatures for one height, round and type with different block ids.
+/// Validator, height, round and type.
+type Place<'a> = (&'a str, Int, Int, VoteType);
+
+/// Two signatures for one height, round and type with different block ids, in whatever order they were seen.
 fn double_signs(file: &File, said: &mut Said) -> Result<(), ObservationError> {
-    let mut seen: Vec<(&VoteSeen, String)> = Vec::new();
+    let mut places: BTreeMap<Place, Vec<(String, &VoteSeen)>> = BTreeMap::new();
     for (number, vote) in file.votes.iter().enumerate() {
         let encoding = vote.encoding.map_or(Encoding::Hex, Encoding::from);
         let id = hash_text(&vote.block_id.0, encoding).ok_or_else(|| {
             let message = format!("`{}` is no hash in {}", vote.block_id.0, encoding.words());
             ObservationError::at(format!("votes[{number}].block_id"), message)
         })?;
-        let same = |other: &VoteSeen| {
-            (&other.validator, other.height, other.round, other.kind)
-                == (&vote.validator, vote.height, vote.round, vote.kind)
-        };
-        if let Some((other, other_id)) = seen.iter().find(|(other, _)| same(other)) {
-            if *other_id == id {
-                let differs = other.signature != vote.signature || other.timestamp != vote.timestamp;
-                if differs {
-                    let words = format!(
-                        "signed {} of {}/{} twice for the same block: no double sign",
-                        vote.kind, vote.height.0, vote.round.0
-                    );
-                    said.notes.push(Note::about("votes", &vote.validator, words).height(vote.height.0));
-                }
-            } else {
-                said.findings.push(double_sign(other, other_id, vote, &id));
-            }
+        places.entry((&vote.validator, vote.height, vote.round, vote.kind)).or_default().push((id, vote));
+    }
+    for ((validator, height, round, kind), votes) in places {
+        let mut sides: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (id, vote) in &votes {
+            let seen = sides.entry(id).or_default();
+            seen.extend(vote.seen.as_deref().filter(|words| !seen.contains(words)));
         }
-        seen.push((vote, id));
+        let again = votes
+            .iter()
+            .any(|(_, vote)| (&vote.signature, &vote.timestamp) != (&votes[0].1.signature, &votes[0].1.timestamp));
+        if sides.len() > 1 {
+            let side = |(id, mut seen): (&str, Vec<&str>)| {
+                seen.sort_unstable();
+                (id.to_owned(), seen.join(", "))
+            };
+            let sides: Vec<(String, String)> = sides.into_iter().map(side).collect();
+            let detail = signed::two_votes(kind, height.0, round.0, &sides);
+            said.findings.push(signed::twice(detail).node(validator).height(height.0));
+        } else if again {
+            let words = format!("signed {kind} of {}/{} twice for the same block: no double sign", height.0, round.0);
+            said.notes.push(Note::about("votes", validator, words).height(height.0));
+        }
     }
     Ok(())
 }
 
-fn double_sign(first: &VoteSeen, first_id: &str, second: &VoteSeen, second_id: &str) -> Finding {
-    let shown = |id: &str| if id.is_empty() { "nil".to_owned() } else { id.to_owned() };
-    let place = |vote: &VoteSeen| vote.seen.as_deref().map(|s| format!(" (seen {s})")).unwrap_or_default();
-    let detail = format!(
-        "two signatures for {} at height {}, round {}: {}{} and {}{}",
-        second.kind,
-        second.height.0,
-        second.round.0,
-        shown(first_id),
-        place(first),
-        shown(second_id),
-        place(second)
-    );
-    Finding::new(Verdict::DoubleSign, detail)
-        .node(&second.validator)
-        .height(second.height.0)
-        .why("one validator signed two blocks for the same height, round and type")
-        .next(
-            "stop it, and compare its sign state before and after each restart; look for a second process with its key",
-        )
-}
-
-impl fmt::Display for VoteType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Prevote => "prevote",
-            Self::Precommit => "precommit",
-            Self::Proposal => "proposal",
-        })
-    }
+fn vote_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<VoteType, D::Error> {
+    deserializer.deserialize_any(VoteTypeVisitor)
 }
 
 struct VoteTypeVisitor;
@@ -229,27 +202,17 @@ impl Visitor<'_> for VoteTypeVisitor {
     }
 
     fn visit_u64<E: Error>(self, v: u64) -> Result<VoteType, E> {
-        match v {
-            1 => Ok(VoteType::Prevote),
-            2 => Ok(VoteType::Precommit),
-            32 => Ok(VoteType::Proposal),
-            _ => Err(E::invalid_value(serde::de::Unexpected::Unsigned(v), &self)),
-        }
+        VoteType::numbered(v).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Unsigned(v), &self))
     }
 
     fn visit_str<E: Error>(self, v: &str) -> Result<VoteType, E> {
         let name = v.to_ascii_lowercase();
-        match name.trim_start_matches("signed_msg_type_") {
-            "prevote" | "1" => Ok(VoteType::Prevote),
-            "precommit" | "2" => Ok(VoteType::Precommit),
-            "proposal" | "32" => Ok(VoteType::Proposal),
-            _ => Err(E::invalid_value(serde::de::Unexpected::Str(v), &self)),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for VoteType {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(VoteTypeVisitor)
+        let known = match name.trim_start_matches("signed_msg_type_") {
+            "prevote" => Some(VoteType::Prevote),
+            "precommit" => Some(VoteType::Precommit),
+            "proposal" => Some(VoteType::Proposal),
+            number => number.parse().ok().and_then(VoteType::numbered),
+        };
+        known.ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(v), &self))
     }
 }

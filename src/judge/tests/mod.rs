@@ -10,6 +10,7 @@ use crate::timeline::{
 };
 
 mod acknowledged;
+mod double_sign;
 mod liveness;
 mod properties;
 mod verdicts;

@@ -13,6 +13,7 @@ enum Trouble {
     Slow(usize),
     Diverged(usize),
     Forked(usize),
+    SignedTwice(usize),
     Gone(usize),
     Killed(u64),
     Halted,
@@ -26,6 +27,7 @@ fn trouble() -> impl Strategy<Value = Trouble> {
         node.clone().prop_map(Trouble::Slow),
         node.clone().prop_map(Trouble::Diverged),
         node.clone().prop_map(Trouble::Forked),
+        node.clone().prop_map(Trouble::SignedTwice),
         node.prop_map(Trouble::Gone),
         (80_u64..100).prop_map(Trouble::Killed),
         Just(Trouble::Halted),
@@ -55,13 +57,16 @@ fn run(trouble: Trouble) -> Run {
     if let Trouble::Gone(n) = trouble {
         run.exited(30, ALL[n], 1, Exit::Code(2), ExitCause::Own, &["panic: version does not exist"]);
     }
-    run.end(matches!(trouble, Trouble::None));
+    run.end(matches!(trouble, Trouble::None | Trouble::SignedTwice(_)));
     for (index, node) in ALL.iter().enumerate() {
         run.hashes(node, 151, 155, |h| match trouble {
             Trouble::Diverged(n) if n == index => (block(h).0, "dd".to_owned()),
             Trouble::Forked(n) if n == index => ("ff".to_owned(), block(h).1),
             _ => block(h),
         });
+    }
+    if let Trouble::SignedTwice(n) = trouble {
+        double_sign::signed_twice(&mut run, n);
     }
     run
 }
@@ -133,6 +138,7 @@ fn the_troubles_of_these_tests_are_what_they_seem() {
         (Trouble::Slow(4), Verdict::NeverCatchesUp),
         (Trouble::Diverged(2), Verdict::Diverged),
         (Trouble::Forked(3), Verdict::Forked),
+        (Trouble::SignedTwice(3), Verdict::DoubleSign),
         (Trouble::Gone(0), Verdict::PanicOnRestart),
         (Trouble::Killed(89), Verdict::Converged),
         (Trouble::Killed(88), Verdict::Inconclusive),
