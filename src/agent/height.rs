@@ -68,7 +68,7 @@ impl Decoder {
     }
 
     fn take(&mut self, bytes: &[u8], prefix: &[u8]) {
-        for digits in numbers(bytes, prefix) {
+        for (_, digits) in numbers(bytes, prefix) {
             let mut number = 0u64;
             for digit in digits.iter().map(|byte| u64::from(byte - b'0')) {
                 let Some(next) = number.checked_mul(10).and_then(|n| n.checked_add(digit)) else { break };
@@ -118,13 +118,13 @@ fn begun_key<'a>(bytes: &'a [u8], prefix: &[u8]) -> &'a [u8] {
     &bytes[bytes.len() - length..]
 }
 
-/// All numbers behind `prefix` in `bytes`, without leading zeros: what an observer shows of an unknown node.
-pub(crate) fn numbers<'a>(bytes: &'a [u8], prefix: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+/// All numbers behind `prefix` in `bytes`, without leading zeros, each with where its prefix begins.
+pub(super) fn numbers<'a>(bytes: &'a [u8], prefix: &'a [u8]) -> impl Iterator<Item = (usize, &'a [u8])> {
     let ends = bytes.windows(prefix.len().max(1)).enumerate();
     ends.filter(move |(_, window)| !prefix.is_empty() && *window == prefix).filter_map(move |(at, _)| {
         let rest = &bytes[at + prefix.len()..];
         let length = rest.iter().take(DIGITS_MAX).take_while(|byte| byte.is_ascii_digit()).count();
-        (length > 0 && rest[0] != b'0').then_some(&rest[..length])
+        (length > 0 && rest[0] != b'0').then_some((at, &rest[..length]))
     })
 }
 

@@ -19,7 +19,6 @@ use crate::timeline::{Phase, Tier};
 
 use super::descriptors::{Descriptors, Target};
 use super::gate::Gate;
-use super::height;
 use super::pool::{Answers, Turn};
 use super::procfs;
 use super::stores::{StoreIndex, Stores};
@@ -361,15 +360,13 @@ impl Interceptor {
     /// Lets an observer have the event, with what the node said before it. Must not be called behind the gate's lock.
     fn tap(&self, held: &Held, target: Option<&Target>, kind: TappedKind, bytes: &[u8], took_us: Option<u64>) {
         let (Some(tap), Some(target)) = (&self.tap, target) else { return };
-        let numbers = height::numbers(bytes, super::tap::PREFIX);
-        let heights = numbers.filter_map(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).collect();
         let tapped = Tapped {
             at_us: super::journal::clock_us(),
             tid: held.tid,
             path: target.path.to_path_buf(),
             kind,
             length: bytes.len(),
-            heights,
+            heights: super::tap::heights(bytes),
             took_us,
             said: self.lock().take_said(),
         };

@@ -2,10 +2,21 @@
 
 use std::path::PathBuf;
 
+use super::height::numbers;
 use super::tracker::Kind;
 
 /// The bytes before a height in the block store of every node of the CometBFT family.
 pub const PREFIX: &[u8] = b"H:";
+
+/// The numbers behind [`PREFIX`] in what was written. Beside it CometBFT keeps the block's hash, as text behind `BH:`, and a
+/// hash may begin with digits.
+pub(super) fn heights(bytes: &[u8]) -> Vec<u64> {
+    let number = |(at, digits): (usize, &[u8])| {
+        let hash = at > 0 && bytes[at - 1] == b'B';
+        std::str::from_utf8(digits).ok().filter(|_| !hash)?.parse().ok()
+    };
+    numbers(bytes, PREFIX).filter_map(number).collect()
+}
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,5 +62,16 @@ impl TappedKind {
             Kind::Sync => Self::Sync,
             Kind::Change | Kind::Empty => Self::Change,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::heights;
+
+    #[test]
+    fn a_block_s_hash_that_begins_with_digits_is_no_height() {
+        assert_eq!(heights(b"\x02H:7\x90\x02meta\x43BH:8040AF\x017"), [7]);
+        assert_eq!(heights(b"H:6 H:7"), [6, 7]);
     }
 }

@@ -83,8 +83,9 @@ pub(crate) struct Tracker {
     mode: Option<Mode>,
     // The height on disk, and whether anything vouches for it.
     base: u64,
-    // In replay: the last block that state and application have both seen.
+    // In replay: the last block that state and application have both seen, and whether the node has told these heights.
     replayed: u64,
+    told: bool,
     announced: Option<(u64, u64)>,
     expected: Option<(u64, u64)>,
     flushes: u64,
@@ -123,6 +124,7 @@ impl Tracker {
             mode: None,
             base: height,
             replayed: height,
+            told: false,
             announced: None,
             expected,
             flushes: 0,
@@ -203,6 +205,7 @@ impl Tracker {
         self.window_begun = None;
         self.base = store;
         self.replayed = heights.state.unwrap_or(store).min(store);
+        self.told = true;
     }
 
     fn drift(&mut self, detail: String) {
@@ -405,7 +408,9 @@ impl Tracker {
         // a compaction, a pruning.
         flush.reached = Some(reached);
         let marked = self.sees_writes && self.mark.is_some() && !flush.replays;
-        if !marked || reached.source != HeightSource::Counted {
+        // Nor is what a node with nothing to replay saves, such as the state of a genesis.
+        let nothing_left = flush.replays && self.told && self.replayed >= self.base;
+        if !nothing_left && (!marked || reached.source != HeightSource::Counted) {
             if self.base > 0
                 && flush.announced.is_none()
                 && flush.decoder.decoded().is_some_and(|decoded| !decoded.continues)

@@ -372,6 +372,25 @@ fn a_replay_counts_from_the_state_and_leaves_the_block_store_s_height() {
 }
 
 #[test]
+fn the_state_of_a_genesis_is_no_block() {
+    let mut layout = cometbft();
+    layout.flush[0].modes = vec![Mode::Consensus, Mode::BlockSync];
+    layout.log_marks.push(mark("handshake", LogMeaning::Mode(Mode::Replay)));
+    let mut t = Tracker::new(&layout, 1, 0, None, true);
+    t.line("handshake");
+    t.line("replay blocks app=0 store=0 state=0");
+    for _ in 0..4 {
+        write(&mut t, APP, "genesis");
+        write(&mut t, STATE, "genesis");
+        sync(&mut t, STATE);
+    }
+    t.line("switch to consensus");
+    block(&mut t, 1);
+    let tally = t.finish_whole();
+    assert_eq!((tally.blocks, tally.flushes, tally.height), (1, 1, 1));
+}
+
+#[test]
 fn a_fault_behind_the_last_event_of_a_flush_has_its_height() {
     let mut t = Tracker::new(&cometbft(), 1, 7, None, false);
     sync(&mut t, BLOCKS);

@@ -166,6 +166,11 @@ pub trait Chain: Send + Sync {
     /// What a node of this plan is made from.
     fn build(&self, plan: &Plan, node: &NodePlan) -> Build;
 
+    /// What a plain program of this family needs of this machine, so that no container can be made from it alone.
+    fn tied_to_machine(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The node's stores, the order of one flush, and how its output is read.
     fn layout(&self, plan: &Plan, node: &NodePlan) -> Layout;
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::engines::{self, Choice, EngineArgs};
 use super::program::{self, find};
-use super::run::{cache_folder, quoted, token, watch_signals};
+use super::run::{cache_folder, token, watch_signals};
 use super::runs::ResultsArg;
 use super::topology::{refused, seed};
 use super::{CliError, Code, chains, say};
@@ -20,6 +20,8 @@ use crate::bench::rounds::{self, Facts};
 use crate::bench::{BenchError, Ground, store};
 use crate::engine::{Capabilities, Engine};
 use crate::plan::BuildPlan;
+use crate::report::words::quoted;
+use crate::topology;
 use crate::topology::bench::{LoadedBench, load};
 
 /// Options of `bench`.
@@ -103,7 +105,7 @@ fn document(result: &BenchResult, file: Option<&Path>, name: &str, text: &str) -
 
 fn read(args: &Args) -> Result<LoadedBench, CliError> {
     let name = args.file.to_string_lossy();
-    let bytes = std::fs::read(&args.file).map_err(|e| CliError::input(format!("cannot read {name}: {e}")))?;
+    let bytes = topology::read(&args.file).map_err(|e| CliError::input(format!("cannot read {name}: {e}")))?;
     let mut sets = args.set.clone();
     sets.extend(args.rounds.map(|rounds| format!("bench.rounds={rounds}")));
     let mut loaded = load(&name, &bytes, &sets, &args.build).map_err(|problems| refused(&problems))?;
@@ -192,6 +194,8 @@ fn again(args: &Args) -> String {
     if let Some(engine) = args.engine.engine.to_possible_value().filter(|_| args.engine.engine != Choice::Auto) {
         words.push(format!("--engine {}", engine.get_name()));
     }
+    words.extend(args.engine.docker_host.iter().map(|host| format!("--docker-host {}", quoted(host))));
+    words.extend(args.results.again());
     words.join(" ")
 }
 

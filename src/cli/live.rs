@@ -31,10 +31,11 @@ struct Terminal {
 }
 
 impl LiveDisplay {
-    /// Live lines when stderr is a terminal, plain ones when not.
+    /// Live lines when stderr is a terminal that they can be drawn on, plain ones when not.
     pub(crate) fn new() -> Self {
-        let terminal =
-            stderr().is_terminal().then(|| Terminal { bars: MultiProgress::new(), rows: Vec::new(), drawn_at_us: 0 });
+        // One that cannot move its cursor gets plain lines as well: nothing would be drawn on it.
+        let live = stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|name| name != "dumb");
+        let terminal = live.then(|| Terminal { bars: MultiProgress::new(), rows: Vec::new(), drawn_at_us: 0 });
         Self { lines: PlainLines::default(), terminal }
     }
 

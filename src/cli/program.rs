@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::CliError;
 use super::topology::refused;
-use crate::engine::binary::{self, Machine};
+use crate::engine::binary;
 use crate::engine::libraries::Libraries;
 use crate::engine::{Capabilities, EngineError};
 use crate::topology::{Loaded, Path as Place, Problem, Problems};
@@ -26,13 +26,12 @@ pub(crate) fn look_up(program: &str, dir: &Path, search: Option<&OsStr>) -> Opti
     candidates.find(|path| path.is_file())
 }
 
-/// Whether an engine can run a program: as a process of this machine, with its libraries, or put into an image, where the
-/// engine's own machine decides.
+/// Whether an engine can run a program: as a process of this machine, with its libraries, or put into an image.
 pub(crate) fn check(program: &Path, engine: &Capabilities) -> Result<(), EngineError> {
+    let elf = binary::check(program, engine.machine)?;
     if engine.images {
-        return binary::inspect(program).map(drop);
+        return Ok(());
     }
-    let elf = binary::check(program, Machine::here())?;
     Libraries::of(program, elf).map(drop)
 }
 
@@ -71,6 +70,19 @@ fn place(loaded: &Loaded, family: &str, program: &str) -> Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::binary::Machine;
+
+    #[test]
+    fn a_program_for_another_machine_is_refused_whatever_the_engine() {
+        let program = std::env::current_exe().unwrap();
+        for images in [false, true] {
+            let engine =
+                |machine| Capabilities { name: "any".to_owned(), nodes_max: 1, images, binaries: true, machine };
+            assert!(check(&program, &engine(Machine::here())).is_ok());
+            let error = check(&program, &engine(Machine::Other(1))).unwrap_err();
+            assert!(error.what.contains("it is built for"), "{error}");
+        }
+    }
 
     #[test]
     fn programs_are_found_by_name_and_by_path() {

@@ -20,6 +20,7 @@ use crate::dashboard::{Dashboard, DashboardError, Options};
 use crate::engine::{Build, Capabilities, Engine};
 use crate::judge::Judgement;
 use crate::report::RunReport;
+use crate::report::words::quoted;
 use crate::results::{Document, Release, RunFolder};
 use crate::run::{self, Experiment, Facts, RunError};
 use crate::timeline::{Event, Reader, Record};
@@ -47,7 +48,13 @@ pub(crate) struct Args {
 /// Runs and judges.
 pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     let mut planned = args.topology.plan()?;
-    let chosen = engines::choose(&args.engine).await?;
+    let chosen = match planned.tied_to_machine().filter(|_| args.engine.engine == engines::Choice::Auto) {
+        Some(program) => engines::Chosen {
+            engine: engines::process(&args.engine)?,
+            why: format!("Engine: process, since {program}."),
+        },
+        None => engines::choose(&args.engine).await?,
+    };
     planned.check_starts()?;
     check_engine(&planned, &chosen.engine.capabilities())?;
     planned.find_program(&chosen.engine.capabilities())?;
@@ -165,6 +172,13 @@ fn check_engine(planned: &Planned, engine: &Capabilities) -> Result<(), CliError
             "{wanted} nodes are wanted, and the {name} engine runs at most {most} here"
         )));
     }
+    if engine.images
+        && let Some(program) = planned.tied_to_machine()
+    {
+        return Err(CliError::input(format!(
+            "{program}, which a container does not have; use `--engine process`, or give an image in place of the program"
+        )));
+    }
     let upgraded: Vec<_> = plan.nodes.iter().flat_map(|node| plan.upgrades(node).map(|(_, node)| node)).collect();
     for node in plan.nodes.iter().chain(&upgraded) {
         let unfit = match planned.chain.build(plan, node) {
@@ -203,7 +217,7 @@ pub(crate) fn token() -> Result<String, CliError> {
     Ok(hex::encode(token))
 }
 
-/// The command that runs it again: the same program as it was called, file, seed, settings and engine.
+/// The command that runs it again: the same program as it was called, and all that decides what happens and where it is kept.
 fn again(args: &Args, seed: u64) -> String {
     let called = std::env::args().next().unwrap_or_else(|| "midflush".to_owned());
     let mut words = vec![quoted(&called), "run".to_owned(), quoted(&args.topology.file.display().to_string())];
@@ -213,17 +227,10 @@ fn again(args: &Args, seed: u64) -> String {
     {
         words.push(format!("--engine {}", engine.get_name()));
     }
+    words.extend(args.engine.docker_host.iter().map(|host| format!("--docker-host {}", quoted(host))));
+    words.extend(args.topology.time_limit.map(|limit| format!("--time-limit {}s", limit.as_secs_f64())));
+    words.extend(args.results.again());
     words.join(" ")
-}
-
-/// Quotes a word for a shell where it needs it.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 /// Where things are kept between runs.
@@ -272,5 +279,33 @@ pub(crate) async fn watch_signals(stop: CancellationToken) {
             super::tell(format_args!("Left at once. `midflush clean` removes what is left."));
             std::process::exit(i32::from(Code::Interrupted as u8));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::binary::Machine;
+
+    #[test]
+    fn a_program_that_reads_a_folder_of_this_machine_is_refused_by_an_engine_of_containers() {
+        let planned = |set: &str| {
+            let file = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/gnoland.yaml"));
+            TopologyArgs { file, seed: 1, set: vec![set.to_owned()], time_limit: None }.plan().unwrap()
+        };
+        let engine = |images| Capabilities {
+            name: "any".to_owned(),
+            nodes_max: 100,
+            images,
+            binaries: true,
+            machine: Machine::here(),
+        };
+        let program = planned("chain.gnoland.binary=/opt/gnoland");
+        let refused = check_engine(&program, &engine(true)).unwrap_err();
+        assert_eq!(refused.code, Code::BadInput);
+        assert!(refused.message.contains("`/opt/gnoland`") && refused.message.contains("--engine process"));
+        assert!(check_engine(&program, &engine(false)).is_ok());
+        let image = planned("chain.gnoland={ image: gnoland }");
+        assert!(image.tied_to_machine().is_none() && check_engine(&image, &engine(true)).is_ok());
     }
 }

@@ -15,6 +15,14 @@ pub(crate) struct ResultsArg {
     pub(crate) results: PathBuf,
 }
 
+impl ResultsArg {
+    /// How it is given again, where it is not the folder that is taken without it.
+    pub(crate) fn again(&self) -> Option<String> {
+        let other = self.results.as_os_str() != DEFAULT_RESULTS;
+        other.then(|| format!("--results {}", words::quoted(&self.results.display().to_string())))
+    }
+}
+
 /// Arguments of `midflush runs`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

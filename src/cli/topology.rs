@@ -68,7 +68,7 @@ impl TopologyArgs {
     /// Reads, plans and checks. Creates nothing.
     pub(crate) fn plan(&self) -> Result<Planned, CliError> {
         let name = self.file.to_string_lossy();
-        let bytes = std::fs::read(&self.file).map_err(|e| CliError::input(format!("cannot read {name}: {e}")))?;
+        let bytes = topology::read(&self.file).map_err(|e| CliError::input(format!("cannot read {name}: {e}")))?;
         let loaded = topology::load(&name, &bytes, &self.set).map_err(|problems| refused(&problems))?;
         let refuse = |list: Vec<Problem>| refused(&Problems::new(&loaded.source, list));
         let plan = plan::build(&loaded.topology, self.seed).map_err(|problem| refuse(vec![problem]))?;
@@ -108,6 +108,17 @@ impl Planned {
         self.chain = chains::found(&self.plan)?;
         // What the program says of itself may give other stores than the file alone.
         self.check_layout()
+    }
+
+    /// Why a node's program can run as a process of this machine only, if one is such.
+    pub(crate) fn tied_to_machine(&self) -> Option<String> {
+        let needed = self.chain.tied_to_machine()?;
+        let mut plan = self.plan.clone();
+        let program = plan.builds_mut().find_map(|build| match build {
+            BuildPlan::Binary(program) => Some(program.clone()),
+            _ => None,
+        });
+        program.map(|program| format!("the program `{program}` needs {needed}"))
     }
 
     /// Says which faults cannot land in time, and which node would not be started.

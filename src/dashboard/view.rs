@@ -191,10 +191,10 @@ fn verdict(judgement: &Judgement) -> VerdictView {
         || {
             let proven = judgement.faults.iter().filter(|f| f.proven).count();
             format!(
-                "Every node came back and agrees: {} heights compared, {} distinct app hashes, {proven} of {} faults proven.",
-                judgement.heights_compared,
-                judgement.distinct_app_hashes,
-                judgement.faults.len()
+                "Every node came back and agrees: {} compared, {}, {proven} of {} proven.",
+                words::counted(judgement.heights_compared, "height"),
+                words::counted(judgement.distinct_app_hashes, "distinct app hash"),
+                words::counted(judgement.faults.len() as u64, "fault")
             )
         },
         |finding| match finding.node.as_deref() {

@@ -18,10 +18,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use self::binary::Machine;
 pub use crate::agent_client::ByteStream;
 
 /// What an engine can do here and now; the plan is checked against it before anything is created.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Engine name as in `--engine`.
     pub name: String,
@@ -31,6 +32,8 @@ pub struct Capabilities {
     pub images: bool,
     /// A build may be a plain binary of this machine.
     pub binaries: bool,
+    /// The processors that nodes run on.
+    pub(crate) machine: Machine,
 }
 
 /// What a node is made from.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::model::Model;
+use super::signature::{self, Weight};
 use super::{Finding, Note, Verdict};
 use crate::timeline::Mode;
 
@@ -129,13 +130,31 @@ fn halt_missed(model: &Model) -> Vec<Finding> {
 }
 
 fn tool_errors(model: &Model) -> Vec<Finding> {
-    let error = |(what, seq): &(String, u64)| {
-        Finding::new(Verdict::ToolError, what.clone())
-            .why("midflush or its machine failed, so nothing is said about the nodes")
-            .next("mend it and run again")
-            .evidence([*seq])
-    };
-    model.end.tool_errors.iter().map(error).collect()
+    let mut findings: Vec<Finding> = Vec::new();
+    for (what, seq) in &model.end.tool_errors {
+        let Some(known) = signature::find(what).filter(|known| known.weight == Weight::Machine) else {
+            findings.push(
+                Finding::new(Verdict::ToolError, what.clone())
+                    .why("midflush or its machine failed, so nothing is said about the nodes")
+                    .next("mend it and run again")
+                    .evidence([*seq]),
+            );
+            continue;
+        };
+        // A machine fails everybody at once: that is said once.
+        if let Some(said) = findings.iter_mut().find(|said| said.class.as_deref() == Some(known.class)) {
+            said.evidence.push(*seq);
+            continue;
+        }
+        findings.push(
+            Finding::new(Verdict::ToolError, format!("{}: {what}", known.class))
+                .why("the machine failed, not the nodes")
+                .next(known.hint)
+                .class(known.class)
+                .evidence([*seq]),
+        );
+    }
+    findings
 }
 
 /// What was not seen and had to be.

@@ -200,6 +200,7 @@ static SIGNATURES: &[Signature] = &[
     ),
     sig("peer-too-slow", &["not sending us data fast enough"], Harmless, "a peer was dropped during block sync"),
     sig("disk-full", &["no space left on device"], Machine, "free space on the machine and run again"),
+    sig("disk-full", &["the disk is full"], Machine, "free space on the machine and run again"),
     sig("out-of-memory", &["out of memory"], Machine, "give the machine more memory, or the run fewer nodes"),
     sig("out-of-memory", &["cannot allocate memory"], Machine, "give the machine more memory, or the run fewer nodes"),
     sig("address-in-use", &["address already in use"], Machine, "another process holds the port"),

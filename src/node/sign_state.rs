@@ -60,7 +60,7 @@ pub enum SignError {
         reason: String,
     },
     /// The file could not be read or written.
-    #[error("{operation} the sign state {}", path.display())]
+    #[error("{operation} the sign state {}: {source}", path.display())]
     Io {
         /// What was tried.
         operation: &'static str,

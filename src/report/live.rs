@@ -138,7 +138,8 @@ pub fn event_line(record: &Record) -> Option<String> {
         Event::Setup(s) => {
             let faults = s.faults.iter().filter(|f| f.kind == FaultKind::Kill).count();
             let others = s.faults.len() - faults;
-            format!("{} nodes of {}; planned: {faults} kills, {others} other faults", s.nodes.len(), s.family)
+            let (nodes, kills) = (words::counted(s.nodes.len() as u64, "node"), words::counted(faults as u64, "kill"));
+            format!("{nodes} of {}; planned: {kills}, {}", s.family, words::counted(others as u64, "other fault"))
         }
         Event::Node(event) => return node_event(event).map(|text| stamp(record.at_us, node, &text)),
         Event::FaultTriggered { fault, why } => format!("fault {}: {why}", fault.name),

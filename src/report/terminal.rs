@@ -265,8 +265,8 @@ fn ending(out: &mut String, state: &LiveState, judgement: &Judgement) {
     let program = again.split_once(" run ").map_or("midflush", |(program, _)| program);
     // The page serves the folder that the run's folder lies in.
     if let Some((results, run)) = judgement.results.rsplit_once('/') {
-        let results = if results.contains(' ') { format!("'{results}'") } else { results.to_owned() };
-        let _ = writeln!(out, "look       {} serve --results {results}", words::clean(program));
+        let (program, results) = (words::clean(program), words::quoted(&words::clean(results)));
+        let _ = writeln!(out, "look       {program} serve --results {results}");
         let _ = writeln!(out, "           then open http://127.0.0.1:8420/runs/{run}");
     }
 }

@@ -111,6 +111,16 @@ pub fn duration(us: u64) -> String {
     }
 }
 
+/// Quotes a word for a shell where it needs it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// Text that a node wrote, safe on a terminal: one line, and no control character reaches it.
 pub fn clean(text: &str) -> String {
     let one = |c: char| match c {

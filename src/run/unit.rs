@@ -399,12 +399,20 @@ async fn off_line(parts: &UnitParts) -> Result<OffLine, String> {
     let chain = Arc::clone(&parts.chain);
     let read = move || {
         let copy = tempfile::tempdir().map_err(|e| e.to_string())?;
-        tar::Archive::new(archive.as_ref()).unpack(copy.path()).map_err(|e| e.to_string())?;
+        tar::Archive::new(archive.as_ref()).unpack(copy.path()).map_err(|e| with_cause(&e))?;
         let heights = (!stored.is_empty()).then(|| chain.stored_heights(copy.path())).transpose();
         let heights = heights.map_err(|e| e.to_string())?;
         Ok(OffLine { heights, signed: signed.map(|_| chain.last_signed(copy.path())) })
     };
     tokio::task::spawn_blocking(read).await.map_err(|e| e.to_string())?
+}
+
+/// The text of an error with its first cause, which that of an archive leaves out.
+fn with_cause(error: &dyn std::error::Error) -> String {
+    match std::iter::successors(error.source(), |cause| cause.source()).last() {
+        Some(first) => format!("{error}: {first}"),
+        None => error.to_string(),
+    }
 }
 
 /// Latency by store: `*` stands for every store that is not named.

@@ -29,6 +29,8 @@ pub use types::{
 };
 pub use units::Delay;
 
+use std::io::Read as _;
+
 use tree::Tree;
 
 /// A topology that can be run, with what it was read from.
@@ -83,10 +85,20 @@ fn write(tree: &Tree) -> String {
     serde_yaml::to_string(tree).expect("a tree of plain values can always be written")
 }
 
+/// The bytes of a file, and no more of a larger one than shows that it is too large: a device may have no end.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read(file: &std::path::Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(file)?.take(tree::BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Bytes to text, within the limits.
 fn read_text(bytes: &[u8], source: &mut Source) -> Result<(), Vec<Problem>> {
     if bytes.len() > tree::BYTES_MAX {
-        let title = format!("the file has {} bytes; a topology has at most {}", bytes.len(), tree::BYTES_MAX);
+        let title = format!("the file is larger than the {} bytes that a topology has at most", tree::BYTES_MAX);
         return Err(vec![Problem::at_span("too-large", 0..0, title)]);
     }
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);

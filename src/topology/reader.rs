@@ -56,7 +56,8 @@ impl Reader {
 
     /// A value of the wrong type: `what` is what it should be, `example` how it could look.
     pub(super) fn wrong_type(&mut self, at: &At, what: &str, example: &str) {
-        let title = format!("`{}` must be {what}", at.path);
+        let whole = at.path == super::path::Path::root();
+        let title = if whole { format!("the file must be {what}") } else { format!("`{}` must be {what}", at.path) };
         let label = format!("found {}", at.tree.describe());
         self.push(Problem::new("wrong-type", &at.path, title).label(label).help(format!("write it like `{example}`")));
     }

@@ -14,6 +14,7 @@ mod engine_docker_fake;
 mod engine_process;
 mod expectations;
 mod failing;
+mod full_disk;
 mod gnoland;
 mod kills;
 mod leftovers;

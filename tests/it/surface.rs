@@ -139,3 +139,40 @@ fn heights_that_the_chain_cannot_reach_in_time_are_said_up_front() {
     assert!(stderr.contains("`late` would never be started: height 10000000"), "{stderr}");
     assert_eq!(entries(folder.path()), [""; 0], "nothing is created");
 }
+
+#[test]
+fn a_file_without_an_end_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for command in ["check", "run", "bench"] {
+        let (code, stdout, stderr) = ended(&mut midflush(&[command, "/dev/zero"], folder.path()));
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+        assert!(stderr.contains("the file is larger than the 262144 bytes"), "{stderr}");
+    }
+    assert_eq!(entries(folder.path()), [""; 0], "nothing is created");
+}
+
+#[test]
+fn a_run_is_run_again_and_looked_at_as_the_report_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies/four.yaml");
+    let arguments =
+        ["run", &file.to_string_lossy(), "--engine", "process", "--time-limit", "1ms", "--results", "it's $HOME"];
+    let (code, stdout, stderr) = ended(&mut midflush(&arguments, folder.path()));
+    assert_eq!(code, Some(3), "{stderr}");
+    let line = |begin: &str| {
+        let line = stdout.lines().find_map(|line| line.strip_prefix(begin)).expect("the line").trim();
+        line.to_owned()
+    };
+    let (again, look) = (line("run again"), line("look"));
+    assert!(again.contains("--time-limit 0.001s"), "{again}");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &again]).current_dir(folder.path()).env("TMPDIR", folder.path()).env("HOME", folder.path());
+    let (code, stdout, stderr) = ended(&mut shell);
+    assert!(code == Some(3) && stdout.contains("time limit"), "{again}: {stderr}");
+    let runs = |folder: &Path| entries(folder).into_iter().filter(|name| name.contains("-four-")).count();
+    assert_eq!(runs(&folder.path().join("it's $HOME")), 2, "the same results");
+    let mut shell = Command::new("sh");
+    let words = format!("printf '%s\\n' {look}");
+    let (_, stdout, _) = ended(shell.args(["-c", &words]).current_dir(folder.path()));
+    assert!(stdout.lines().last().is_some_and(|word| word.ends_with("it's $HOME")), "{look}: {stdout}");
+}

@@ -104,6 +104,10 @@ impl Chain for Gnoland {
         options(plan).map_or(Build::Own, |options| program::build(node.made_from(&options.build)))
     }
 
+    fn tied_to_machine(&self) -> Option<&'static str> {
+        Some("a folder of this machine with the standard library")
+    }
+
     fn layout(&self, _plan: &Plan, _node: &NodePlan) -> Layout {
         stores::layout()
     }

@@ -281,7 +281,8 @@ pub fn local_image_archive(own: &Path, tag: &str) -> Result<Vec<u8>, EngineError
 #[async_trait::async_trait]
 impl Engine for DockerEngine {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: NAME.to_owned(), nodes_max: NODES_MAX, images: true, binaries: true }
+        let machine = self.endpoint.machine;
+        Capabilities { name: NAME.to_owned(), nodes_max: NODES_MAX, images: true, binaries: true, machine }
     }
 
     async fn prepare(&self, builds: &[Build]) -> Result<BTreeMap<Build, Prepared>, EngineError> {

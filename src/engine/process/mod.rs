@@ -112,7 +112,13 @@ const LOOKS: usize = 4;
 #[async_trait::async_trait]
 impl Engine for ProcessEngine {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { name: NAME.to_owned(), nodes_max: NODES_MAX, images: false, binaries: true }
+        Capabilities {
+            name: NAME.to_owned(),
+            nodes_max: NODES_MAX,
+            images: false,
+            binaries: true,
+            machine: Machine::here(),
+        }
     }
 
     async fn prepare(&self, builds: &[Build]) -> Result<BTreeMap<Build, Prepared>, EngineError> {
