@@ -1,6 +1,7 @@
 //! The agent's side of the protocol over HTTP.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,9 @@ const EVENTS_AT_ONCE: usize = 256;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Pieces that wait between a blocking reader or writer and the connection.
 const PIECES: usize = 16;
+
+/// How long an attempt to connect to the node may take.
+const CONNECT: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 struct Context {
@@ -66,6 +70,7 @@ pub async fn serve(
         .route("/v1/pin", post(pin))
         .route("/v1/probe", post(probe))
         .route("/v1/scrape", get(scrape))
+        .route("/v1/listens", get(listens))
         .route("/v1/rpc", any(rpc))
         .route("/v1/rpc/{*path}", any(rpc))
         .route("/v1/follow/{*path}", get(follow))
@@ -189,6 +194,20 @@ async fn signal(State(context): State<Context>, request: Request) -> Result<Stat
     let request: SignalRequest = body(request).await?;
     blocking(move || context.supervisor.signal(request.signal, request.fault)).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Deserialize)]
+struct ListensQuery {
+    at: SocketAddr,
+}
+
+async fn listens(
+    State(context): State<Context>,
+    Query(query): Query<ListensQuery>,
+) -> Result<axum::Json<bool>, AgentError> {
+    context.supervisor.usage()?;
+    let reached = tokio::time::timeout(CONNECT, TcpStream::connect(query.at)).await;
+    Ok(axum::Json(reached.is_ok_and(|stream| stream.is_ok())))
 }
 
 async fn arm(State(context): State<Context>, request: Request) -> Result<StatusCode, AgentError> {

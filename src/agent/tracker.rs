@@ -1,7 +1,8 @@
 //! Follows a node's flushes from its durable events and its output. Pure: no clock, no file, no process.
 //!
 //! A flush begins at the first write or sync of the layout's first store after the last flush ended, and ends with
-//! the last commit of the mode, or when the next one begins. Within it, syncs are numbered by store, and writes by
+//! the last commit of the mode, or when the next one begins. Where nothing in it is ever synced, the write in which the height
+//! shows ends it. Within it, syncs are numbered by store, and writes by
 //! the sync that will end their commit. A sync that ends no write (a file grown, an empty flush) has no number
 //! where writes are seen, since nothing can be told apart before and after it.
 
@@ -376,7 +377,11 @@ impl Tracker {
     /// Whether the last commit of the present mode is done.
     fn ended(&self) -> bool {
         let (Some(flush), Some((store, commit))) = (&self.flush, self.commits().next_back()) else { return false };
-        commit.sync.is_some_and(|last| flush.counters[*store].done.syncs >= last)
+        let shows = || self.mark.is_some() && flush.decoder.decoded().is_some();
+        match commit.sync {
+            Some(last) => flush.counters[*store].done.syncs >= last,
+            None => shows() && self.commits().all(|(_, commit)| commit.sync.is_none()),
+        }
     }
 
     fn begin_flush(&mut self) {

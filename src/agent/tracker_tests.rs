@@ -67,6 +67,36 @@ fn sync(tracker: &mut Tracker, store: StoreIndex) -> Place {
     place
 }
 
+/// An application beside its node that writes and never syncs, and whose last write of a block has the height.
+#[test]
+fn where_nothing_is_synced_the_write_with_the_height_ends_a_flush() {
+    let layout = |mark: bool| Layout {
+        stores: vec![store("kvstore.db")],
+        flush: vec![commit("kvstore.db", None, &[])],
+        height_mark: mark.then(|| HeightMark { store: "kvstore.db".into(), prefix: "height:".into() }),
+        log_marks: Vec::new(),
+    };
+    let mut tracker = Tracker::new(&layout(true), 1, 0, None, true);
+    write(&mut tracker, 0, "a validator");
+    // A chain that goes on from somewhere: the first height is taken as it stands.
+    write(&mut tracker, 0, "height:40");
+    for height in [41, 42] {
+        let inside = write(&mut tracker, 0, "key=value").inside.expect("in a flush");
+        assert_eq!((inside.at.height, inside.write_of_flush), (height, 1));
+        let last = write(&mut tracker, 0, &format!("height:{height}")).inside.expect("in a flush");
+        assert_eq!((last.at.source, last.write_of_flush), (HeightSource::Decoded, 2));
+    }
+    let holes = |event: &NodeEvent| matches!(event, NodeEvent::CoverageHole { .. });
+    assert!(!tracker.take_events().iter().any(holes), "a first height is no drift");
+
+    // Without a height all is one flush, whose writes are counted from the start.
+    let mut tracker = Tracker::new(&layout(false), 1, 0, None, true);
+    for n in 1..=5 {
+        let inside = write(&mut tracker, 0, "height:7").inside.expect("in a flush");
+        assert_eq!((inside.flush, inside.write_of_flush), (1, n));
+    }
+}
+
 /// One block as the node makes it in consensus.
 fn block(tracker: &mut Tracker, height: u64) {
     sync_wal(tracker);

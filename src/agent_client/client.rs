@@ -1,5 +1,6 @@
 //! The controller's side of the protocol: one method a request, each with a deadline.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +81,12 @@ impl Client {
     pub async fn start(&self, request: &StartRequest) -> Result<Started, ClientError> {
         let body = json("start the node", request)?;
         self.ask("start the node", Method::POST, "/v1/start", body, QUICK).await
+    }
+
+    /// Whether something accepts at `IP:PORT` of the node. Status 409 when the node does not run.
+    pub async fn listens(&self, at: SocketAddr) -> Result<bool, ClientError> {
+        let target = format!("/v1/listens?at={at}");
+        self.ask("look whether the node listens", Method::GET, &target, Bytes::new(), QUICK).await
     }
 
     /// Sends a signal to the node. Status 409 when it does not run.

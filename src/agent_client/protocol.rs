@@ -16,6 +16,7 @@
 //! | `ANY /v1/rpc/{path}?query` | relayed to the node's RPC address given at start |
 //! | `GET /v1/follow/{path}?query` | the same for an answer without an end, passed on as it comes |
 //! | `GET /v1/scrape?at=HOST:PORT` | the node's metrics, as text, from where it serves them |
+//! | `GET /v1/listens?at=IP:PORT` | → whether something accepts there; 409 once the node does not run |
 //! | `POST /v1/pin` | [`PinRequest`] → nothing; holds for later starts |
 //! | `GET /v1/usage` | → [`Usage`] of the running node |
 //! | `POST /v1/probe` | → [`Probe`], made while the node is down |

@@ -153,6 +153,7 @@ fn cell_plan(
         chain: settings.chain.clone(),
         initial_height: 1,
         built_blocks: settings.fixture.heights,
+        application: None,
         builds: IndexMap::new(),
         nodes: IndexMap::from([
             ("val".to_owned(), group(Role::Validator, settings.fixture.validators)),

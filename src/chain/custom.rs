@@ -2,7 +2,6 @@
 //! line, its stores and the order of their flush, and how its output is read. Keys are CometBFT's, which most relatives take.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use rand::RngExt as _;
 use rand::SeedableRng as _;
@@ -11,9 +10,11 @@ use sha2::{Digest, Sha256};
 
 use super::cometbft::SIGN_STATE;
 use super::cometbft::keys::{Key, Purpose};
-use super::{Chain, ChainError, CometShapes, FileContents, Made, NodeFiles, Rpc, SetUp, Step, bound, patch, program};
+use super::{
+    Chain, ChainError, CometShapes, FileContents, Made, NodeFiles, Rpc, SetUp, Step, application, bound, patch, program,
+};
 use crate::engine::{Binding, Build};
-use crate::plan::template::{self, Context, NodeContext, PlaceContext, TransactionContext};
+use crate::plan::template::{self, Context, NodeContext, TransactionContext};
 use crate::plan::{ChainPlan, CustomPlan, NodePlan, Plan};
 use crate::timeline::Layout;
 
@@ -102,7 +103,7 @@ fn options(plan: &Plan) -> Result<&CustomPlan, ChainError> {
     }
 }
 
-fn fill(text: &str, context: &Context) -> Result<String, ChainError> {
+pub(super) fn fill(text: &str, context: &Context) -> Result<String, ChainError> {
     template::fill(text, context)
         .map_err(|error| ChainError::new(format!("fill in line {}: {}", error.line, error.why)))
 }
@@ -125,24 +126,17 @@ fn changed(options: &CustomPlan, path: &str, bytes: &[u8]) -> Result<Vec<u8>, Ch
 }
 
 /// What templates are filled in with: for a node, or for the set-up and transactions, which come without places.
-fn context(plan: &Plan, binding: Option<&Binding>, node: Option<&NodePlan>) -> Result<Context, ChainError> {
+pub(super) fn context(plan: &Plan, binding: Option<&Binding>, node: Option<&NodePlan>) -> Result<Context, ChainError> {
     let mut known = BTreeMap::new();
     for other in &plan.nodes {
         let mut about = keys(other)?;
         if let Some(binding) = binding {
-            let place = bound(binding, &other.name)?;
-            let at = |port| SocketAddr::new(place.ip, port).to_string();
-            about.place = Some(PlaceContext {
-                ip: place.ip.to_string(),
-                p2p: at(place.p2p_port),
-                rpc: at(place.rpc_port),
-                metrics: at(place.metrics_port),
-                home: place.home.to_string_lossy().into_owned(),
-            });
+            about.place = Some(application::place(bound(binding, &other.name)?));
+            about.application = application::context(plan, binding, other)?;
         }
         known.insert(other.name.clone(), about);
     }
-    Ok(Context::of(plan, options(plan)?, node, |other| known.get(&other.name).cloned().unwrap_or_default()))
+    Ok(Context::of(plan, node, |other| known.get(&other.name).cloned().unwrap_or_default()))
 }
 
 fn keys(node: &NodePlan) -> Result<NodeContext, ChainError> {

@@ -3,6 +3,7 @@
 //! A new family is a new file or folder here and one arm in `cli::chains`. Nothing in this module opens a
 //! connection or starts a process: effects are the engine's, the agent's and the run's.
 
+mod application;
 pub mod cometbft;
 pub mod cosmos_sdk;
 pub mod custom;
@@ -29,6 +30,7 @@ use crate::engine::{Binding, Build, NodeBinding};
 use crate::plan::{NodePlan, Plan};
 use crate::timeline::{Heights, LastSigned, Layout};
 
+pub use application::beside;
 pub use rpc::{CometShapes, Rpc};
 
 /// Files and command of one node, ready to be put into its home.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use crate::engine::{Binding, NodeBinding};
-use crate::plan::{ChainPlan, NodePlan, Plan, StartAt};
+use crate::plan::{ApplicationPlan, ChainPlan, NodePlan, Plan, StartAt};
 use crate::timeline::{Expect, Role};
 
 /// Validators `val-1` to `val-N` and one full node `late` that dials them all.
@@ -24,6 +24,7 @@ pub(crate) fn plan(chain: ChainPlan, validators: usize) -> Plan {
         built_blocks: 0,
         genesis_time: "2026-01-01T00:00:00Z".to_owned(),
         chain,
+        application: None,
         nodes,
         load: None,
         faults: Vec::new(),
@@ -49,20 +50,22 @@ fn node(index: usize, name: &str, role: Role) -> NodePlan {
     }
 }
 
-/// One loopback address a node.
+/// One loopback address a node, and one an application beside it.
 pub(crate) fn binding(plan: &Plan, program: &str) -> Binding {
-    let nodes = plan.nodes.iter().enumerate().map(|(i, node)| {
+    let names = plan.nodes.iter().map(|node| node.name.clone());
+    let beside = names.clone().filter(|_| plan.application.is_some()).map(|name| ApplicationPlan::name(&name));
+    let nodes = names.chain(beside).enumerate().map(|(i, name)| {
         let place = NodeBinding {
             ip: format!("127.80.3.{}", i + 1).parse().expect("an address"),
             p2p_port: 26656,
             rpc_port: 26657,
             metrics_port: 26660,
-            home: format!("/run/sample/{}", node.name).into(),
+            home: format!("/run/sample/{name}").into(),
             program: vec![program.to_owned()],
             env: BTreeMap::new(),
             place: format!("127.80.3.{}", i + 1),
         };
-        (node.name.clone(), place)
+        (name, place)
     });
     Binding { engine: "process".to_owned(), nodes: nodes.collect() }
 }

@@ -111,6 +111,9 @@ fn chain(plan: &Plan) -> String {
             format!("cosmos-sdk, {build}, stake in {}, a block every {every} or more", cosmos.denom)
         }
     };
+    if let Some(application) = &plan.application {
+        let _ = write!(words, ", beside each node {}", build(&application.build));
+    }
     if plan.built_blocks > 0 {
         let _ = write!(words, ", on top of {} built blocks", plan.built_blocks);
     }

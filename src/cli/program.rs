@@ -8,7 +8,7 @@ use super::topology::refused;
 use crate::engine::binary;
 use crate::engine::libraries::Libraries;
 use crate::engine::{Capabilities, EngineError};
-use crate::topology::{Loaded, Path as Place, Problem, Problems};
+use crate::topology::{Build, Loaded, Path as Place, Problem, Problems};
 
 /// A program by its name on the search path, or by its path from a folder, with links followed; `None` for a name that is not
 /// on the path. A path need not lead to anything.
@@ -37,7 +37,7 @@ pub(crate) fn check(program: &Path, engine: &Capabilities) -> Result<(), EngineE
 
 /// What is wrong with the program of a build, at its place in the topology.
 pub(crate) fn refuse(loaded: &Loaded, family: &str, program: &str, error: &EngineError) -> CliError {
-    let place = place(loaded, family, program);
+    let place = place(loaded, family, program, "binary");
     let cause = error.cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));
     let problem = Problem::new("bad-program", &place, format!("failed to {}{cause}", error.what)).label("this program");
     let problem = match &error.mend {
@@ -49,21 +49,28 @@ pub(crate) fn refuse(loaded: &Loaded, family: &str, program: &str, error: &Engin
 
 /// A name that is nowhere on the search path, at its place in the topology.
 pub(crate) fn not_found(loaded: &Loaded, family: &str, program: &str) -> CliError {
-    let place = place(loaded, family, program);
+    let image = place(loaded, family, program, "image");
+    let place = place(loaded, family, program, "binary");
     let title = format!("there is no program `{program}` on the search path");
-    let help = format!(
-        "give its path with `--set {place}=PATH`, or in place of it an image with `--set chain.{family}.image=REFERENCE`"
-    );
+    let help =
+        format!("give its path with `--set {place}=PATH`, or in place of it an image with `--set {image}=REFERENCE`");
     let problem = Problem::new("no-program", &place, title).label("this program").help(help);
     refused(&Problems::new(&loaded.source, vec![problem]))
 }
 
-/// Where a topology names this program: in one of `builds`, else in the chain, also where that is only the default.
-fn place(loaded: &Loaded, family: &str, program: &str) -> Place {
+/// Where a topology names this program, by the `key` of one: in one of `builds`, else in the chain, also where that is only the default.
+fn place(loaded: &Loaded, family: &str, program: &str, key: &str) -> Place {
     let named = loaded.topology.builds.iter().find(|(_, made)| made.binary.as_deref() == Some(program));
     match named {
-        Some((name, _)) => Place::root().key("builds").key(name).key("binary"),
-        None => Place::root().key("chain").key(family).key("binary"),
+        Some((name, _)) => Place::root().key("builds").key(name).key(key),
+        None => {
+            let chain = Place::root().key("chain").key(family);
+            let application = loaded.topology.application.as_ref().map(|application| &application.build);
+            match application {
+                Some(Build::Binary(own)) if own == program => chain.key("application").key(key),
+                _ => chain.key(key),
+            }
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use super::live::LiveDisplay;
 use super::runs::ResultsArg;
 use super::topology::{Planned, TopologyArgs};
 use super::{CliError, Code, judge, say, show};
+use crate::chain;
 use crate::dashboard::{Dashboard, DashboardError, Options};
 use crate::engine::{Build, Capabilities, Engine};
 use crate::judge::Judgement;
@@ -166,10 +167,13 @@ fn verdict(args: &Args, folder: &RunFolder, trouble: Option<&RunError>) -> Resul
 /// What the plan needs of the engine; found before anything is created.
 fn check_engine(planned: &Planned, engine: &Capabilities) -> Result<(), CliError> {
     let plan = &planned.plan;
-    if plan.nodes.len() > engine.nodes_max {
-        let (wanted, most, name) = (plan.nodes.len(), engine.nodes_max, &engine.name);
+    // To an engine the application beside a node is one more.
+    let wanted = plan.nodes.len() * if plan.application.is_some() { 2 } else { 1 };
+    if wanted > engine.nodes_max {
+        let (most, name) = (engine.nodes_max, &engine.name);
+        let what = if plan.application.is_some() { "nodes and applications" } else { "nodes" };
         return Err(CliError::input(format!(
-            "{wanted} nodes are wanted, and the {name} engine runs at most {most} here"
+            "{wanted} {what} are wanted, and the {name} engine runs at most {most} here"
         )));
     }
     if engine.images
@@ -180,15 +184,18 @@ fn check_engine(planned: &Planned, engine: &Capabilities) -> Result<(), CliError
         )));
     }
     let upgraded: Vec<_> = plan.nodes.iter().flat_map(|node| plan.upgrades(node).map(|(_, node)| node)).collect();
-    for node in plan.nodes.iter().chain(&upgraded) {
-        let unfit = match planned.chain.build(plan, node) {
+    let nodes = plan.nodes.iter().chain(&upgraded);
+    let builds = nodes.map(|node| (format!("`{}`", node.name), planned.chain.build(plan, node)));
+    let application = chain::beside(plan).map(|beside| ("the application".to_owned(), beside.build()));
+    for (what, build) in builds.chain(application) {
+        let unfit = match build {
             Build::Image { reference } if !engine.images => format!("the image `{reference}`"),
             Build::Binary { path } if !engine.binaries => format!("the program `{}`", path.display()),
             _ => continue,
         };
-        let (name, node) = (&engine.name, &node.name);
+        let name = &engine.name;
         return Err(CliError::input(format!(
-            "`{node}` is made from {unfit}, which the {name} engine cannot run; choose another with `--engine`"
+            "{what} is made from {unfit}, which the {name} engine cannot run; choose another with `--engine`"
         )));
     }
     Ok(())

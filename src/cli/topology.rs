@@ -11,7 +11,6 @@ use crate::chain::Chain;
 use crate::engine::Capabilities;
 use crate::plan::reach::{self, HEIGHT_WAIT};
 use crate::plan::{self, BuildPlan, ChainPlan, FaultPlan, NodePlan, Plan};
-use crate::run::family;
 use crate::timeline::Layout;
 use crate::topology::{self, Loaded, Problem, Problems};
 
@@ -92,7 +91,7 @@ impl Planned {
     /// engine could not run is refused here, before anything is created.
     pub(crate) fn find_program(&mut self, engine: &Capabilities) -> Result<(), CliError> {
         let dir = self.file.parent().unwrap_or(Path::new("."));
-        let (loaded, family) = (&self.loaded, family(&self.plan.chain));
+        let (loaded, family) = (&self.loaded, self.plan.chain.family());
         for build in self.plan.builds_mut() {
             let BuildPlan::Binary(program) = build else { continue };
             let found = find(program, dir, std::env::var_os("PATH").as_deref())

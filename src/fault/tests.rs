@@ -69,6 +69,7 @@ fn schedule(faults: Vec<FaultPlan>) -> Schedule {
             halt_height: None,
             options: Default::default(),
         }),
+        application: None,
         nodes: vec![node("val-1"), node("val-2")],
         load: None,
         faults,

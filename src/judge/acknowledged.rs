@@ -1,6 +1,7 @@
 //! What a node gave out before its process ended, and must still have afterwards: heights that its application answered with,
 //! signatures, and stores that stand at one height between two flushes.
 
+use super::faults::in_flush;
 use super::model::{Life, Model, Node};
 use super::predict::{Expected, predict};
 use super::published::kept;
@@ -166,6 +167,9 @@ fn split_between_flushes(model: &Model) -> Vec<Finding> {
         let Some(node) = model.nodes.iter().find(|n| n.name == fault.setup.node) else { continue };
         // Commits that are never synced may still be in the node's memory.
         if node.layout.flush.iter().any(|commit| commit.advances.is_some() && commit.sync.is_none()) {
+            continue;
+        }
+        if !in_flush(&landed.landed, &node.layout) {
             continue;
         }
         let predicted = predict(&landed.landed, &node.layout);

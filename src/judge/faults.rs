@@ -8,7 +8,7 @@ use super::model::{Fault, FaultLanded, Life, Model, Node, Us};
 use super::predict::{predict, predict_failed};
 use super::series;
 use super::{Finding, Verdict};
-use crate::timeline::{Address, Exit, FaultKind, Heights, Landed};
+use crate::timeline::{Address, Exit, FaultKind, Heights, Landed, Layout};
 
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
@@ -55,6 +55,7 @@ fn row(model: &Model, fault: &Fault) -> FaultRow {
         .and_then(|(landed, n)| {
             let layout = &model.nodes[n].layout;
             match setup.kind {
+                _ if !in_flush(&landed.landed, layout) => None,
                 FaultKind::Kill => Some(predict(&landed.landed, layout)),
                 FaultKind::Fail => Some(predict_failed(&landed.landed, layout)),
                 FaultKind::Stop | FaultKind::Pause | FaultKind::Restart | FaultKind::Upgrade => None,
@@ -151,6 +152,9 @@ fn aimed(
     match fault.setup.kind {
         FaultKind::Kill => {
             wanted_exit(exit, SIGKILL)?;
+            if !in_flush(&seen.landed, &model.nodes[node].layout) {
+                return Ok(());
+            }
             heights_as_predicted(&model.nodes[node], seen, life, next)
         }
         FaultKind::Stop | FaultKind::Restart | FaultKind::Upgrade => ended_by_term(exit),
@@ -243,6 +247,12 @@ fn heights_as_predicted(node: &Node, seen: &FaultLanded, life: &Life, next: Opti
         None if stored.is_some() => Ok(()),
         None => Err("no heights were read after it: neither from the files nor from a handshake".to_owned()),
     }
+}
+
+/// Whether the flush of the node has this store. That of an application beside the node is in none: how far the node's own
+/// heights had come by then is not known, so that the record and the wait status are all the proof.
+pub(super) fn in_flush(landed: &Landed, layout: &Layout) -> bool {
+    layout.flush.iter().any(|commit| commit.store == landed.store)
 }
 
 fn at_words(landed: &Landed) -> String {

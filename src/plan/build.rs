@@ -5,8 +5,8 @@ use rand::{Rng, RngExt};
 
 use super::draw::{Purpose, delay_ms, stream};
 use super::{
-    BuildPlan, ChainPlan, CometbftPlan, CosmosSdkPlan, CustomPlan, GnolandPlan, LoadPlan, NodePlan, Plan,
-    ReferencePlan, StartAt, TenderdashPlan, faults::faults, graph,
+    ApplicationPlan, BuildPlan, ChainPlan, CometbftPlan, CosmosSdkPlan, CustomPlan, GnolandPlan, LoadPlan, NodePlan,
+    Plan, ReferencePlan, StartAt, TenderdashPlan, faults::faults, graph,
 };
 use crate::topology::{self, Chain, Group, Problem, Start, Topology};
 
@@ -42,6 +42,7 @@ pub fn build(topology: &Topology, seed: u64) -> Result<Plan, Problem> {
         built_blocks: topology.built_blocks,
         genesis_time: genesis_time(&mut stream(seed, Purpose::Genesis)),
         chain: chain(&topology.chain),
+        application: topology.application.as_ref().map(application),
         nodes: nodes(topology, seed)?,
         load: topology.load.as_ref().map(|load| LoadPlan {
             rate: load.rate,
@@ -119,6 +120,16 @@ fn chain(chain: &Chain) -> ChainPlan {
             transaction: custom.transaction.clone(),
             layout: custom.layout.clone(),
         })),
+    }
+}
+
+fn application(application: &topology::Application) -> ApplicationPlan {
+    ApplicationPlan {
+        build: build_of(&application.build),
+        command: application.command.clone(),
+        env: application.env.clone(),
+        files: application.files.clone(),
+        layout: application.layout.clone(),
     }
 }
 

@@ -5,12 +5,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{FaultPlan, Plan};
-use crate::timeline::{Address, Layout, Mode};
-use crate::topology::{Path, Problem, Topology, listed, nearest};
+use crate::timeline::{Address, HeightRange, Layout, Mode};
+use crate::topology::{APPLICATION_STORES, Path, Problem, Topology, listed, nearest};
 
-/// Everything in the plan that the nodes' stores do not bear out. `layouts` has an entry for each node; `topology` gives the
-/// places in the file.
+/// Everything in the plan that the nodes' stores do not bear out. `layouts` has an entry for each node, to which the stores
+/// of the application beside it are added here; `topology` gives the places in the file.
 pub fn check_layout(topology: &Topology, plan: &Plan, layouts: &BTreeMap<String, Layout>) -> Vec<Problem> {
+    let mut layouts = layouts.clone();
+    if let Some(application) = &plan.application {
+        for layout in layouts.values_mut() {
+            layout.stores.extend_from_slice(&application.layout.stores);
+            layout.flush.extend_from_slice(&application.layout.flush);
+        }
+    }
+    let layouts = &layouts;
     let mut problems = Vec::new();
     for group in topology.nodes.keys() {
         let Some(node) = plan.nodes.iter().find(|node| node.group == *group) else { continue };
@@ -27,7 +35,9 @@ pub fn check_layout(topology: &Topology, plan: &Plan, layouts: &BTreeMap<String,
         let mut seen = BTreeSet::new();
         for occurrence in plan.faults.iter().filter(|plan| plan.setup.id.name == fault.name) {
             // One group has one layout as a rule: the same problem is told once.
-            let found = layouts.get(&occurrence.setup.node).and_then(|layout| address(occurrence, layout, &path));
+            let found = layouts
+                .get(&occurrence.setup.node)
+                .and_then(|layout| untold(plan, occurrence, &path).or_else(|| address(occurrence, layout, &path)));
             problems.extend(found.filter(|problem| seen.insert(problem.code)));
         }
     }
@@ -48,7 +58,33 @@ fn unknown_store(
     let label =
         nearest(store, known()).map_or_else(|| "no such store".to_owned(), |meant| format!("did you mean `{meant}`?"));
     let title = format!("`{node}` has no store `{store}`");
-    Some(problem("unknown-store", title).label(label).help(format!("it has {}", listed(known()))))
+    let beside = known().any(|name| name.starts_with(APPLICATION_STORES));
+    let help = format!("it has {}", listed(known()));
+    let help = if store.starts_with(APPLICATION_STORES) && !beside {
+        format!("{help}; no application with stores of its own is beside it")
+    } else {
+        help
+    };
+    Some(problem("unknown-store", title).label(label).help(help))
+}
+
+/// What an application beside a node does not tell: its mode never, and a height only where its writes show it.
+fn untold(plan: &Plan, fault: &FaultPlan, path: &Path) -> Option<Problem> {
+    if !plan.aims_at_application(&fault.setup) {
+        return None;
+    }
+    let (asked, application) = (fault.setup.asked.as_ref()?, plan.application.as_ref()?);
+    let problem = |key: &str, title: &str| Problem::at_key("not-of-an-application", &path.key(key), title);
+    if asked.mode.is_some() {
+        let title = "an application beside a node does not know the node's mode";
+        return Some(problem("mode", title).label("cannot be told").help("leave `mode` out"));
+    }
+    if asked.height != HeightRange::default() && application.layout.height_mark.is_none() {
+        let title = "nothing tells at which height the application's writes are";
+        let help = "give `application` a `height_mark`, or leave `height` out";
+        return Some(problem("height", title).label("cannot be told").help(help));
+    }
+    None
 }
 
 fn expectations(plan: &Plan, layouts: &BTreeMap<String, Layout>, problems: &mut Vec<Problem>) {

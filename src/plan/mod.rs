@@ -21,7 +21,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::timeline::{Expect, FaultId, FaultSetup, Latency, Layout, Role, Tier};
-pub use crate::topology::{CustomSetUp, CustomStep};
+pub use crate::topology::{BESIDE, CustomSetUp, CustomStep};
 
 /// Everything that a run does, apart from what only the machine knows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +40,9 @@ pub struct Plan {
     pub genesis_time: String,
     /// The node family with its options.
     pub chain: ChainPlan,
+    /// The application beside each node, where it is not in the node's own process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application: Option<ApplicationPlan>,
     /// Nodes in order.
     pub nodes: Vec<NodePlan>,
     /// Transactions to send.
@@ -69,6 +72,30 @@ pub enum ChainPlan {
 }
 
 impl ChainPlan {
+    /// The family's name, as in topologies.
+    pub fn family(&self) -> &'static str {
+        match self {
+            Self::Reference(_) => "reference",
+            Self::Cometbft(_) => "cometbft",
+            Self::Gnoland(_) => "gnoland",
+            Self::Tenderdash(_) => "tenderdash",
+            Self::CosmosSdk(_) => "cosmos-sdk",
+            Self::Custom(_) => "custom",
+        }
+    }
+
+    /// What the topology says of the time between blocks, in milliseconds.
+    pub fn block_time_ms(&self) -> u64 {
+        match self {
+            Self::Reference(plan) => plan.block_time_ms,
+            Self::Cometbft(plan) => plan.block_time_ms,
+            Self::Gnoland(plan) => plan.block_time_ms,
+            Self::Tenderdash(plan) => plan.block_time_ms,
+            Self::CosmosSdk(plan) => plan.block_time_ms,
+            Self::Custom(plan) => plan.block_time_ms,
+        }
+    }
+
     /// What its nodes are made from, where that is not midflush itself.
     pub fn build_mut(&mut self) -> Option<&mut BuildPlan> {
         match self {
@@ -96,7 +123,7 @@ pub struct ReferencePlan {
 /// Options of a CometBFT chain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CometbftPlan {
-    /// `persistent_kvstore`, or `e2e` for the application of CometBFT's end-to-end tests.
+    /// `persistent_kvstore`, `e2e` for the application of CometBFT's end-to-end tests, or [`BESIDE`].
     pub app: String,
     /// Line of releases, `0.37`, `0.38` or `1`, where the build does not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,7 +196,7 @@ pub struct GnolandPlan {
 /// Options of a Tenderdash chain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TenderdashPlan {
-    /// `address` of the application: `persistent_kvstore`.
+    /// `persistent_kvstore`, or [`BESIDE`].
     pub app: String,
     /// `create-empty-blocks-interval` in milliseconds.
     pub block_time_ms: u64,
@@ -177,7 +204,40 @@ pub struct TenderdashPlan {
     pub build: BuildPlan,
 }
 
+/// An application in a process of its own beside each node; templates as written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApplicationPlan {
+    /// Program on this machine or image reference.
+    pub build: BuildPlan,
+    /// Arguments of the program.
+    pub command: Vec<String>,
+    /// Environment beside `HOME`.
+    pub env: BTreeMap<String, String>,
+    /// Files by path below its home.
+    pub files: BTreeMap<String, String>,
+    /// Its stores, what it commits of a block, and lines of its output.
+    pub layout: Layout,
+}
+
+impl ApplicationPlan {
+    /// The name under which an engine runs the application of a node. No node has a name with a dot.
+    pub fn name(node: &str) -> String {
+        format!("{node}.app")
+    }
+
+    /// Whether a store is the application's and not the node's.
+    pub fn holds(&self, store: &str) -> bool {
+        self.layout.stores.iter().any(|own| own.name == store)
+    }
+}
+
 impl Plan {
+    /// Whether a fault is aimed at the application beside its node.
+    pub fn aims_at_application(&self, fault: &FaultSetup) -> bool {
+        let store = fault.asked.as_ref().map(|address| address.store.as_str());
+        self.application.as_ref().zip(store).is_some_and(|(application, store)| application.holds(store))
+    }
+
     /// Everything that nodes are made from, at first and after upgrades. The chain's own comes only where a node is made
     /// from it.
     pub fn builds_mut(&mut self) -> impl Iterator<Item = &mut BuildPlan> {
@@ -185,7 +245,8 @@ impl Plan {
         let chain = self.chain.build_mut().filter(|_| of_chain);
         let nodes = self.nodes.iter_mut().filter_map(|node| node.build.as_mut());
         let upgrades = self.faults.iter_mut().filter_map(|fault| fault.upgrade.as_mut());
-        chain.into_iter().chain(nodes).chain(upgrades)
+        let application = self.application.as_mut().map(|application| &mut application.build);
+        chain.into_iter().chain(nodes).chain(upgrades).chain(application)
     }
 
     /// A node as it is after each of its upgrades, by fault.

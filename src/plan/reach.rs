@@ -24,13 +24,11 @@ pub fn starts_too_far(plan: &Plan, limit: Duration) -> Option<(String, String)> 
 }
 
 fn beyond(plan: &Plan, height: u64, limit: Duration) -> Option<String> {
-    let block_ms = match &plan.chain {
-        ChainPlan::Reference(chain) => chain.block_time_ms,
-        ChainPlan::Cometbft(chain) => chain.block_time_ms,
-        ChainPlan::Gnoland(chain) => chain.block_time_ms,
-        ChainPlan::CosmosSdk(chain) => chain.block_time_ms,
-        ChainPlan::Tenderdash(_) | ChainPlan::Custom(_) => return None,
-    };
+    // Of these it is no least time.
+    if matches!(plan.chain, ChainPlan::Tenderdash(_) | ChainPlan::Custom(_)) {
+        return None;
+    }
+    let block_ms = plan.chain.block_time_ms();
     let there = (plan.initial_height + plan.built_blocks).saturating_sub(1);
     let needs = Duration::from_millis(height.saturating_sub(there).saturating_mul(block_ms));
     (needs > limit).then(|| {

@@ -49,19 +49,42 @@ pub struct NodeContext {
     pub power: u64,
     /// 32 bytes of key material as hex.
     pub seed: String,
-    /// Id among peers: 20 bytes as lower-case hex.
+    /// Id among peers: 20 bytes as lower-case hex. This and the other keys only where the family is described.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
     /// Validator address: 20 bytes as upper-case hex.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub address: String,
     /// The validator's ed25519 key, public part in base64.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub public_key: String,
     /// `node_key.json` in CometBFT's form.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub node_key: String,
     /// `priv_validator_key.json` in CometBFT's form.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub validator_key: String,
     /// Where it lives; not in the set-up, which comes before the engine's choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<PlaceContext>,
+    /// The application beside it, where there is one; not in the set-up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub application: Option<ApplicationContext>,
+}
+
+/// Where the application beside a node lives.
+#[derive(Clone, Debug, Serialize)]
+pub struct ApplicationContext {
+    /// Address without port.
+    pub ip: String,
+    /// `tcp://IP:PORT` of ABCI, which the node dials.
+    pub address: String,
+    /// `IP:PORT` that is free for what else it serves.
+    pub rpc: String,
+    /// `IP:PORT` that is free for its metrics.
+    pub metrics: String,
+    /// Its home folder, absolute.
+    pub home: String,
 }
 
 /// Where a node lives.
@@ -123,13 +146,16 @@ pub fn fill(template: &str, context: &Context) -> Result<String, TemplateError> 
 /// Everything wrong with the templates of a plan, found by filling them in for its nodes with keys and addresses that stand in
 /// for the real ones.
 pub fn check_templates(plan: &Plan) -> Vec<Problem> {
-    let ChainPlan::Custom(custom) = &plan.chain else { return Vec::new() };
-    let root = Path::root().key("chain").key("custom");
+    let root = Path::root().key("chain").key(plan.chain.family());
+    let mut all = applications_templates(plan, &root.key("application"));
+    if let ChainPlan::Custom(custom) = &plan.chain {
+        all.extend(templates(plan, custom, &root));
+    }
     let mut problems = Vec::new();
-    for (template, path, context) in templates(plan, custom, &root) {
+    for (template, path, context) in all {
         if let Err(error) = fill(template, &context) {
             let line = template.lines().nth(error.line.saturating_sub(1)).unwrap_or_default();
-            let help = "see the table of names under `custom` in topologies/README.md";
+            let help = "see the table of names of templates in topologies/README.md";
             problems.push(
                 Problem::within("bad-template", &path, line.trim(), &error.piece, error.why)
                     .label("cannot be filled in")
@@ -140,12 +166,28 @@ pub fn check_templates(plan: &Plan) -> Vec<Problem> {
     problems
 }
 
+/// Those of the application beside the nodes, for the first node.
+fn applications_templates<'a>(plan: &'a Plan, root: &Path) -> Vec<(&'a str, Path, Context)> {
+    let (Some(application), Some(node)) = (&plan.application, plan.nodes.first()) else { return Vec::new() };
+    let keys = matches!(plan.chain, ChainPlan::Custom(_));
+    let context = stand_in(plan, Some(node), keys);
+    let mut all = Vec::new();
+    for (n, text) in application.command.iter().enumerate() {
+        all.push((text.as_str(), root.key("command").index(n), context.clone()));
+    }
+    for (key, texts) in [("files", &application.files), ("env", &application.env)] {
+        let path = root.key(key);
+        all.extend(texts.iter().map(|(name, text)| (text.as_str(), path.key(name), context.clone())));
+    }
+    all
+}
+
 /// Every template with its place and what it is filled in with; those of nodes for the first of each role.
 fn templates<'a>(plan: &Plan, custom: &'a CustomPlan, root: &Path) -> Vec<(&'a str, Path, Context)> {
     let mut all = Vec::new();
     let node = plan.nodes.first();
     if let Some(node) = node {
-        let context = stand_in(plan, custom, Some(node));
+        let context = stand_in(plan, Some(node), true);
         let list = custom.command.iter().enumerate();
         all.extend(list.map(|(n, text)| (text.as_str(), root.key("command").index(n), context.clone())));
         let texts = |map: &'a BTreeMap<String, String>, key: &str| {
@@ -156,12 +198,12 @@ fn templates<'a>(plan: &Plan, custom: &'a CustomPlan, root: &Path) -> Vec<(&'a s
         all.extend(files.map(|(text, path)| (text, path, context.clone())));
     }
     if let Some(text) = &custom.transaction {
-        let mut context = stand_in(plan, custom, None);
+        let mut context = stand_in(plan, None, true);
         context.transaction = Some(TransactionContext { number: 0, filling: "a".to_owned() });
         all.push((text, root.key("transaction"), context));
     }
     if let Some(set_up) = &custom.set_up {
-        let (context, path) = (stand_in(plan, custom, None), root.key("set_up"));
+        let (context, path) = (stand_in(plan, None, true), root.key("set_up"));
         for (name, text) in &set_up.files {
             all.push((text, path.key("files").key(name), context.clone()));
         }
@@ -178,9 +220,21 @@ fn templates<'a>(plan: &Plan, custom: &'a CustomPlan, root: &Path) -> Vec<(&'a s
     all
 }
 
-fn stand_in(plan: &Plan, custom: &CustomPlan, node: Option<&NodePlan>) -> Context {
+fn stand_in(plan: &Plan, node: Option<&NodePlan>, keys: bool) -> Context {
+    let key = if keys { "0".repeat(40) } else { String::new() };
     let of = |node: &NodePlan, placed: bool| NodeContext {
-        id: "0".repeat(40),
+        id: key.clone(),
+        address: key.clone(),
+        public_key: key.clone(),
+        node_key: key.clone(),
+        validator_key: key.clone(),
+        application: (placed && plan.application.is_some()).then(|| ApplicationContext {
+            ip: "127.0.0.1".to_owned(),
+            address: "tcp://127.0.0.1:1".to_owned(),
+            rpc: "127.0.0.1:2".to_owned(),
+            metrics: "127.0.0.1:3".to_owned(),
+            home: "/home".to_owned(),
+        }),
         place: placed.then(|| PlaceContext {
             ip: "127.0.0.1".to_owned(),
             p2p: "127.0.0.1:1".to_owned(),
@@ -190,7 +244,7 @@ fn stand_in(plan: &Plan, custom: &CustomPlan, node: Option<&NodePlan>) -> Contex
         }),
         ..NodeContext::of(node)
     };
-    Context::of(plan, custom, node, |other| of(other, node.is_some()))
+    Context::of(plan, node, |other| of(other, node.is_some()))
 }
 
 impl NodeContext {
@@ -209,19 +263,14 @@ impl NodeContext {
 
 impl Context {
     /// For a node, or for the set-up and transactions when there is none; `of` tells about each node.
-    pub fn of(
-        plan: &Plan,
-        custom: &CustomPlan,
-        node: Option<&NodePlan>,
-        of: impl Fn(&NodePlan) -> NodeContext,
-    ) -> Self {
+    pub fn of(plan: &Plan, node: Option<&NodePlan>, of: impl Fn(&NodePlan) -> NodeContext) -> Self {
         let nodes: Vec<NodeContext> = plan.nodes.iter().map(&of).collect();
         let named = |name: &String| nodes.iter().find(|other| other.name == *name).cloned();
         Self {
             chain_id: plan.chain_id.clone(),
             genesis_time: plan.genesis_time.clone(),
             initial_height: plan.initial_height,
-            block_time_ms: custom.block_time_ms,
+            block_time_ms: plan.chain.block_time_ms(),
             validators: nodes.iter().filter(|node| node.role == "validator").cloned().collect(),
             node: node.map(of),
             peers: node.map(|node| node.peers.iter().filter_map(named).collect()),

@@ -14,7 +14,7 @@ use super::settle::Settled;
 use super::testnet::{Grounds, Testnet};
 use super::unit::{ORDERS, Order};
 use super::{RunError, collect, fixture, made, setup};
-use crate::chain::{Chain, Made};
+use crate::chain::{self, Chain, Made};
 use crate::engine::{Build, Engine, Prepared};
 use crate::plan::Plan;
 use crate::plan::reach::HEIGHT_WAIT;
@@ -241,6 +241,7 @@ impl Phases {
         let upgraded = plan.nodes.iter().flat_map(|node| plan.upgrades(node).map(|(_, node)| node));
         let nodes = plan.nodes.iter().cloned().chain(upgraded);
         let mut builds: Vec<Build> = nodes.map(|n| self.experiment.chain.build(plan, &n)).collect();
+        builds.extend(chain::beside(plan).map(|application| application.build()));
         builds.sort();
         builds.dedup();
         self.experiment

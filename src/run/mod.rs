@@ -6,11 +6,13 @@
 //!
 //! Concrete engines and chains come in as trait objects: this module names none.
 
+mod beside;
 mod collect;
 mod dispatcher;
 mod error;
 mod experiment;
 mod fixture;
+mod left;
 mod load;
 mod made;
 mod progress;
@@ -28,5 +30,5 @@ pub use experiment::{Experiment, Facts, Outcome, run};
 pub(crate) use fixture::ready as ready_fixture;
 pub use progress::{NodeProgress, Progress};
 pub use settle::{Settled, settled};
-pub use setup::{family, setup};
+pub use setup::setup;
 pub(crate) use testnet::{ThroughEngine, archive_files, archive_folder};

@@ -1,13 +1,13 @@
 //! Plan to the facts that the timeline carries for the judge. Pure.
 
 use crate::chain::Chain;
-use crate::plan::{ChainPlan, Plan};
+use crate::plan::Plan;
 use crate::timeline::{NodeSetup, Setup};
 
 /// What a verdict depends on, taken from the plan and the node family.
 pub fn setup(plan: &Plan, chain: &dyn Chain) -> Setup {
     Setup {
-        family: self::family(&plan.chain).to_owned(),
+        family: plan.chain.family().to_owned(),
         chain_id: plan.chain_id.clone(),
         initial_height: plan.initial_height,
         built_blocks: plan.built_blocks,
@@ -27,17 +27,5 @@ pub fn setup(plan: &Plan, chain: &dyn Chain) -> Setup {
             .collect(),
         faults: plan.faults.iter().map(|f| f.setup.clone()).collect(),
         expect: plan.expect.clone(),
-    }
-}
-
-/// The family's name, as in topologies.
-pub fn family(chain: &ChainPlan) -> &'static str {
-    match chain {
-        ChainPlan::Reference(_) => "reference",
-        ChainPlan::Cometbft(_) => "cometbft",
-        ChainPlan::Gnoland(_) => "gnoland",
-        ChainPlan::Tenderdash(_) => "tenderdash",
-        ChainPlan::CosmosSdk(_) => "cosmos-sdk",
-        ChainPlan::Custom(_) => "custom",
     }
 }

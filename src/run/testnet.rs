@@ -10,16 +10,18 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::beside::{Beside, Part};
 use super::dispatcher::Witness;
 use super::experiment::{Ends, Experiment};
+use super::left::keep_log;
 use super::published::Follower;
-use super::unit::{Order, Unit, UnitParts, Upgraded, keep_log, tier};
+use super::unit::{Order, Unit, UnitParts, Upgraded, tier};
 use super::{RunError, load, sampler};
 use crate::agent_client::protocol::Hello;
 use crate::agent_client::{ByteStream, Client, Dial};
-use crate::chain::{FileContents, Made, NodeFiles, Rpc};
+use crate::chain::{self, FileContents, Made, NodeFiles, Rpc};
 use crate::engine::{Binding, Build, Engine, Launch, LaunchNode, Prepared};
-use crate::plan::NodePlan;
+use crate::plan::{ApplicationPlan, NodePlan};
 use crate::results::{Document, RunFolder};
 use crate::timeline::{Event, FaultId, NodeEvent, Role, Tier};
 
@@ -45,6 +47,7 @@ pub(super) struct Grounds {
 struct Live {
     plan: NodePlan,
     client: Arc<Client>,
+    application: Option<Beside>,
     files: NodeFiles,
     upgrades: BTreeMap<FaultId, Upgraded>,
     hello: Hello,
@@ -85,11 +88,7 @@ impl Testnet {
         let launch = Launch {
             run: experiment.facts.run.clone(),
             token: experiment.facts.token.clone(),
-            nodes: plan
-                .nodes
-                .iter()
-                .map(|n| LaunchNode { name: n.name.clone(), build: experiment.chain.build(plan, n) })
-                .collect(),
+            nodes: agents(experiment),
         };
         let binding = experiment
             .engine
@@ -114,9 +113,13 @@ impl Testnet {
 
     async fn tell_places(&self, witness: &Witness) {
         for live in &self.nodes {
-            let place = self.binding.nodes.get(&live.plan.name).map(|b| b.place.clone()).unwrap_or_default();
+            let place = |name: &str| self.binding.nodes.get(name).map(|b| b.place.clone()).unwrap_or_default();
+            let mut own = place(&live.plan.name);
+            if let Some(application) = &live.application {
+                own = format!("{own}, application {}", place(&application.name));
+            }
             let rpc = Some(format!("http://{}", live.rpc));
-            witness.tell(&live.plan.name, Event::Bound { place, rpc }).await;
+            witness.tell(&live.plan.name, Event::Bound { place: own, rpc }).await;
         }
     }
 
@@ -125,7 +128,8 @@ impl Testnet {
         for live in &self.nodes {
             let name = &live.plan.name;
             let Some(reason) = &live.hello.interception.refused else { continue };
-            if tier(&experiment.plan, &live.plan, false) != Tier::None {
+            let tier = |part| tier(&experiment.plan, &live.plan, part, false);
+            if tier(Part::Node) != Tier::None || tier(Part::Application) != Tier::None {
                 return Err(RunError::CannotIntercept { node: name.clone(), reason: reason.clone() });
             }
             let hole = NodeEvent::CoverageHole { hole: "listener_refused".to_owned(), detail: reason.clone() };
@@ -156,10 +160,11 @@ impl Testnet {
                 engine: Arc::clone(&experiment.engine),
                 run: experiment.facts.run.clone(),
                 client: Arc::clone(&live.client),
+                application: live.application.clone(),
                 files: live.files.clone(),
                 upgrades: live.upgrades.clone(),
                 layout: experiment.chain.layout(&experiment.plan, &live.plan),
-                tier: tier(&experiment.plan, &live.plan, can_intercept),
+                tier: tier(&experiment.plan, &live.plan, Part::Node, can_intercept),
                 rpc: live.rpc.clone(),
                 folder: Arc::clone(&experiment.folder),
                 witness: witness.clone(),
@@ -221,8 +226,12 @@ impl Testnet {
         let alive = self.nodes.iter().filter_map(|n| n.running.borrow().map(|start| (n, start)));
         stream::iter(alive)
             .for_each_concurrent(AT_ONCE, |(live, start)| async move {
-                if let Err(what) = keep_log(&live.client, folder, &live.plan.name, start).await {
-                    witness.tell(&live.plan.name, Event::Notice { what }).await;
+                let own = (&live.plan.name, &live.client);
+                let beside = live.application.as_ref().map(|application| (&application.name, &application.client));
+                for (name, client) in [Some(own), beside].into_iter().flatten() {
+                    if let Err(what) = keep_log(client, folder, name, start).await {
+                        witness.tell(&live.plan.name, Event::Notice { what }).await;
+                    }
                 }
             })
             .await;
@@ -243,16 +252,7 @@ async fn live(
         let (node, doing) = (name.clone(), doing.to_owned());
         move |source| RunError::Agent { node, doing, source }
     };
-    let dial = ThroughEngine {
-        engine: Arc::clone(&experiment.engine),
-        run: experiment.facts.run.clone(),
-        node: node.name.clone(),
-    };
-    let client = Arc::new(Client::new(Arc::new(dial), &experiment.facts.token));
-    let asked = clock.elapsed();
-    let hello = client.hello().await.map_err(failed("say hello"))?;
-    let middle_us = (asked + clock.elapsed()).as_micros() / 2;
-    let offset = i64::try_from(middle_us).unwrap_or(i64::MAX) - i64::try_from(hello.clock_us).unwrap_or(i64::MAX);
+    let Greeted { client, hello, clock_offset_us } = greet(experiment, &name, clock).await?;
     let files = experiment
         .chain
         .render(&experiment.plan, binding, made, &node)
@@ -263,19 +263,81 @@ async fn live(
         client.put_files(built).await.map_err(failed("put the built chain"))?;
     }
     client.put_files(archive).await.map_err(failed("put the files"))?;
+    let application = application(experiment, binding, &node, &hello, clock).await?;
     let (set_running, running) = watch::channel(None);
     let rpc = binding.nodes.get(&node.name).map(|b| format!("{}:{}", b.ip, b.rpc_port)).unwrap_or_default();
     Ok(Live {
         plan: node,
         client,
+        application,
         files,
         upgrades,
         hello,
-        clock_offset_us: offset,
+        clock_offset_us,
         rpc,
         running,
         set_running: Some(set_running),
     })
+}
+
+/// An agent that answered.
+struct Greeted {
+    client: Arc<Client>,
+    hello: Hello,
+    clock_offset_us: i64,
+}
+
+/// Greets an agent and compares its clock.
+async fn greet(experiment: &Experiment, name: &str, clock: Instant) -> Result<Greeted, RunError> {
+    let dial = ThroughEngine {
+        engine: Arc::clone(&experiment.engine),
+        run: experiment.facts.run.clone(),
+        node: name.to_owned(),
+    };
+    let client = Arc::new(Client::new(Arc::new(dial), &experiment.facts.token));
+    let asked = clock.elapsed();
+    let hello = client.hello().await.map_err(|source| RunError::Agent {
+        node: name.to_owned(),
+        doing: "say hello".to_owned(),
+        source,
+    })?;
+    let middle_us = (asked + clock.elapsed()).as_micros() / 2;
+    let offset = i64::try_from(middle_us).unwrap_or(i64::MAX) - i64::try_from(hello.clock_us).unwrap_or(i64::MAX);
+    Ok(Greeted { client, hello, clock_offset_us: offset })
+}
+
+/// The application beside a node made ready, where there is one. Its agent can do what the node's can: `of_node` says so.
+async fn application(
+    experiment: &Experiment,
+    binding: &Binding,
+    node: &NodePlan,
+    of_node: &Hello,
+    clock: Instant,
+) -> Result<Option<Beside>, RunError> {
+    let plan = &experiment.plan;
+    let Some(beside) = chain::beside(plan) else { return Ok(None) };
+    let name = ApplicationPlan::name(&node.name);
+    let files = beside.render(binding, node).map_err(|source| RunError::Chain { node: node.name.clone(), source })?;
+    let listens =
+        beside.listens(binding, node).map_err(|source| RunError::Chain { node: node.name.clone(), source })?;
+    let Greeted { client, clock_offset_us, .. } = greet(experiment, &name, clock).await?;
+    let archive = archive_files(&files.files).map_err(|e| RunError::Archive { what: e.to_string() })?;
+    let put = client.put_files(archive).await;
+    put.map_err(|source| RunError::Agent { node: name.clone(), doing: "put the files".to_owned(), source })?;
+    let tier = tier(plan, node, Part::Application, of_node.interception.refused.is_none());
+    let layout = beside.application.layout.clone();
+    Ok(Some(Beside { name, client, files, layout, tier, listens, clock_offset_us }))
+}
+
+/// One agent a node, and one an application beside it.
+fn agents(experiment: &Experiment) -> Vec<LaunchNode> {
+    let Experiment { plan, chain, .. } = experiment;
+    let nodes = plan.nodes.iter().map(|n| LaunchNode { name: n.name.clone(), build: chain.build(plan, n) });
+    let Some(beside) = chain::beside(plan) else { return nodes.collect() };
+    let build = beside.build();
+    let applications =
+        plan.nodes.iter().map(|n| LaunchNode { name: ApplicationPlan::name(&n.name), build: build.clone() });
+    nodes.chain(applications).collect()
 }
 
 /// The node's files, command and stores after each of its upgrades.

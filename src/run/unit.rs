@@ -1,5 +1,5 @@
 //! One node, owned by one task: it alone talks to the agent about starting, stopping and arming, and turns what the
-//! agent says into records.
+//! agent says into records. With an application beside the node it talks to both agents, and the records are of one node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +8,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::beside::{self, Beside, End, Heard, Part, Then, or_over};
 use super::dispatcher::{Told, Witness};
 use super::experiment::Ends;
+use super::left::{OffLine, keep_log, off_line};
 use super::testnet::archive_files;
 use crate::agent_client::protocol::{AgentRecord, Arm, Signal, SignalRequest, StartRequest};
 use crate::agent_client::{Client, ClientError};
@@ -17,7 +19,7 @@ use crate::chain::{Chain, NodeFiles};
 use crate::engine::{Build, Engine};
 use crate::plan::{NodePlan, Plan};
 use crate::results::RunFolder;
-use crate::timeline::{Event, Exit, ExitCause, FaultId, Heights, LastSigned, Latency, Layout, NodeEvent, Role, Tier};
+use crate::timeline::{Event, Exit, ExitCause, FaultId, FaultSetup, Latency, Layout, Mode, NodeEvent, Tier};
 
 /// Orders that may wait for one unit.
 pub(super) const ORDERS: usize = 64;
@@ -30,9 +32,6 @@ const TRIES_AGAIN: u32 = 2;
 
 /// Pause before such a start.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// With this the agent refuses what needs a node that runs.
-const CONFLICT: u16 = 409;
 
 /// How long a lost event stream is sought again before the agent counts as gone.
 const STREAM_RETRIES: u32 = 3;
@@ -77,6 +76,7 @@ pub(super) struct UnitParts {
     /// Run id, for the engine.
     pub(super) run: String,
     pub(super) client: Arc<Client>,
+    pub(super) application: Option<Beside>,
     pub(super) files: NodeFiles,
     /// By the fault whose end is the first start from the other build.
     pub(super) upgrades: BTreeMap<FaultId, Upgraded>,
@@ -102,6 +102,14 @@ pub(super) struct Unit {
     tries_left: u32,
     height: u64,
     last_seq: u64,
+    /// The same of the application's agent.
+    application_seq: u64,
+    /// The start under way, the application's own number of it, and the node's mode in it.
+    start: u32,
+    application_start: u32,
+    mode: Mode,
+    /// The ends of the two processes of this start, where there are two.
+    process_ends: beside::Ends,
     /// The agent is another one since its events were last followed.
     new_agent: bool,
     /// The run is over; the node is not started again.
@@ -118,6 +126,11 @@ impl Unit {
             tries_left: TRIES_AGAIN,
             height,
             last_seq: 0,
+            application_seq: 0,
+            start: 0,
+            application_start: 0,
+            mode: Mode::Consensus,
+            process_ends: beside::Ends::default(),
             new_agent: false,
             ending: false,
         }
@@ -157,6 +170,7 @@ impl Unit {
 
     async fn follow(&mut self, orders: &mut mpsc::Receiver<Order>, ends: &Ends) -> Result<Ended, ClientError> {
         let mut events = self.parts.client.events(self.last_seq).await?;
+        let mut applications = beside::events(self.parts.application.as_ref(), self.application_seq).await?;
         loop {
             if std::mem::take(&mut self.new_agent) {
                 events = self.parts.client.events(self.last_seq).await?;
@@ -165,6 +179,7 @@ impl Unit {
                 return Ok(Ended::Asked);
             }
             let due = self.due.as_ref().map(|(at, _)| *at);
+            let kill_due = self.process_ends.kill_due;
             tokio::select! {
                 biased;
                 () = ends.all.cancelled() => return Ok(Ended::Asked),
@@ -173,11 +188,21 @@ impl Unit {
                     Some(record) => self.heard(record?).await,
                     None => return Ok(Ended::Stream),
                 },
+                record = beside::next(&mut applications) => match record {
+                    Some(record) => self.heard_application(record?).await,
+                    None => return Ok(Ended::Stream),
+                },
                 order = orders.recv() => match order {
                     Some(order) => self.obey(order).await,
                     None => return Ok(Ended::Asked),
                 },
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.start().await,
+                () = tokio::time::sleep_until(kill_due.unwrap_or_else(Instant::now)), if kill_due.is_some() => {
+                    self.process_ends.kill_due = None;
+                    if let Some(left) = self.process_ends.half() {
+                        self.signal_part(left, Signal::Kill).await?;
+                    }
+                }
             }
         }
     }
@@ -186,7 +211,8 @@ impl Unit {
     async fn end(&mut self) -> Result<(), ClientError> {
         self.ending = true;
         self.due = None;
-        if self.parts.running.borrow().is_none() {
+        // Where one of two processes is over, the other is being ended.
+        if self.parts.running.borrow().is_none() || self.process_ends.half().is_some() {
             return Ok(());
         }
         self.parts.client.signal(&SignalRequest { signal: Signal::Terminate, fault: None }).await
@@ -203,23 +229,20 @@ impl Unit {
             Order::Arm(arm) => {
                 self.armed.insert(arm.fault.clone(), arm.clone());
                 let running = self.parts.running.borrow().is_some();
-                match if running { self.parts.client.arm(&arm).await } else { Ok(()) } {
-                    // It has just ended; the next start takes the fault along.
-                    Err(error) if error.refused_with() == Some(CONFLICT) => Ok(()),
-                    done => done,
-                }
+                // One that has just ended takes the fault along at its next start.
+                if running { or_over(self.aimed_at(&arm).arm(&arm).await) } else { Ok(()) }
             }
             Order::Disarm(fault) => {
-                let was = self.armed.remove(&fault).is_some();
+                let was = self.armed.remove(&fault);
                 let running = self.parts.running.borrow().is_some();
-                if was && running { self.parts.client.disarm(&fault).await } else { Ok(()) }
+                match was.filter(|_| running) {
+                    Some(arm) => self.aimed_at(&arm).disarm(&fault).await,
+                    None => Ok(()),
+                }
             }
             Order::Signal { signal, fault } => self.signal(signal, fault).await,
-            Order::Finish { fault } => match self.signal(Signal::Kill, fault).await {
-                // It does not run any more; its exit is on the way.
-                Err(error) if error.refused_with() == Some(CONFLICT) => Ok(()),
-                done => done,
-            },
+            // Of one that does not run any more the exit is on the way.
+            Order::Finish { fault } => or_over(self.signal(Signal::Kill, fault).await),
         };
         if let Err(error) = done {
             self.tell(Event::ToolError { what: format!("the agent of `{}` refused: {error}", self.name()) }).await;
@@ -228,6 +251,10 @@ impl Unit {
 
     async fn signal(&mut self, signal: Signal, fault: FaultId) -> Result<(), ClientError> {
         self.parts.client.signal(&SignalRequest { signal, fault: Some(fault.clone()) }).await?;
+        // SIGTERM is the node's alone: it ends while it still has its application, which follows.
+        if let Some(application) = self.parts.application.as_ref().filter(|_| signal != Signal::Terminate) {
+            application.signal(signal, Some(fault.clone())).await?;
+        }
         match signal {
             Signal::Pause => {
                 let evidence = "SIGSTOP delivered to every process of the node".to_owned();
@@ -251,25 +278,50 @@ impl Unit {
             self.tell(Event::ToolError { what: format!("`{}` could not be upgraded: {what}", self.name()) }).await;
         }
         self.gives_back = fault;
-        let parts = &self.parts;
-        let request = StartRequest {
-            command: parts.files.command.clone(),
-            env: parts.files.env.clone(),
-            input: String::new(),
-            tier: parts.tier,
-            layout: parts.layout.clone(),
-            sync_latency: latencies(&parts.node, &parts.layout),
-            seed: parts.plan.seed,
-            height: self.height,
-            rpc: Some(parts.rpc.clone()),
-            arms: self.armed.values().cloned().collect(),
-            output_max: OUTPUT_MAX,
-        };
-        if let Err(error) = parts.client.start(&request).await {
+        if let Err(error) = self.start_processes().await {
             let what = format!("`{}` could not be started: {error}", self.name());
             self.tell(Event::ToolError { what }).await;
             self.parts.witness.send(Told::Gone { node: self.name().to_owned() }).await;
         }
+    }
+
+    async fn start_processes(&mut self) -> Result<(), ClientError> {
+        let parts = &self.parts;
+        let node = self.request(&parts.files, &parts.layout, parts.tier);
+        if let Some(application) = &parts.application {
+            // Its count of blocks begins anew: where its writes show a height, the first one is taken.
+            let request = StartRequest {
+                height: 0,
+                rpc: None,
+                ..self.request(&application.files, &application.layout, application.tier)
+            };
+            application.start(&request).await?;
+        }
+        self.start = parts.client.start(&StartRequest { rpc: Some(parts.rpc.clone()), ..node }).await?.start;
+        Ok(())
+    }
+
+    fn request(&self, files: &NodeFiles, layout: &Layout, tier: Tier) -> StartRequest {
+        let arms = self.armed.values().filter(|arm| layout.stores.iter().any(|store| store.name == arm.address.store));
+        StartRequest {
+            command: files.command.clone(),
+            env: files.env.clone(),
+            input: String::new(),
+            tier,
+            layout: layout.clone(),
+            sync_latency: latencies(&self.parts.node, layout),
+            seed: self.parts.plan.seed,
+            height: self.height,
+            rpc: None,
+            arms: arms.cloned().collect(),
+            output_max: OUTPUT_MAX,
+        }
+    }
+
+    /// The agent of the process whose store a fault is aimed at.
+    fn aimed_at(&self, arm: &Arm) -> &Client {
+        let application = self.parts.application.as_ref().filter(|own| own.holds(&arm.address.store));
+        application.map_or(&self.parts.client, |application| &application.client)
     }
 
     /// The other build's command from now on, and its configuration. Keys, genesis and what the node has written stay.
@@ -290,13 +342,54 @@ impl Unit {
     async fn heard(&mut self, record: AgentRecord) {
         self.last_seq = record.seq;
         let at_us = u64::try_from(i64::try_from(record.clock_us).unwrap_or(i64::MAX) + self.parts.clock_offset_us);
-        let event = record.event;
+        match record.event {
+            NodeEvent::Exited { exit, cause, tail, .. } if self.parts.application.is_some() => {
+                let end = End { part: Part::Node, clock_us: record.clock_us, exit, cause, tail };
+                self.one_ended(end, at_us.ok()).await;
+            }
+            event => self.saw(event, at_us.ok()).await,
+        }
+    }
+
+    /// What the application's agent says, as something about the node.
+    async fn heard_application(&mut self, record: AgentRecord) {
+        self.application_seq = record.seq;
+        let offset = self.parts.application.as_ref().map_or(0, |application| application.clock_offset_us);
+        let at_us = u64::try_from(i64::try_from(record.clock_us).unwrap_or(i64::MAX) + offset).ok();
+        match Heard::of(record, self.start, self.mode) {
+            Heard::Started(start) => self.application_start = start,
+            Heard::Ended(end) => self.one_ended(end, at_us).await,
+            Heard::OfNode(event) => self.saw(event, at_us).await,
+            Heard::Nothing => {}
+        }
+    }
+
+    /// One of two processes is over: the other is ended, and when both are, so is the node.
+    async fn one_ended(&mut self, end: End, at_us: Option<u64>) {
+        match self.process_ends.take(end) {
+            Then::EndOther(left, signal) => {
+                if let Err(error) = self.signal_part(left, signal).await {
+                    let what = format!("the agent of `{}` refused: {error}", self.name());
+                    self.tell(Event::ToolError { what }).await;
+                }
+            }
+            Then::Over(end) => self.saw(end.event(self.start), at_us).await,
+        }
+    }
+
+    async fn signal_part(&self, part: Part, signal: Signal) -> Result<(), ClientError> {
+        match (part, &self.parts.application) {
+            (Part::Application, Some(application)) => application.signal(signal, None).await,
+            _ => or_over(self.parts.client.signal(&SignalRequest { signal, fault: None }).await),
+        }
+    }
+
+    /// Tells an event of the logical node and does what follows from it.
+    async fn saw(&mut self, event: NodeEvent, at_us: Option<u64>) {
         let node = Some(self.name().to_owned());
-        self.parts
-            .witness
-            .send(Told::Seen { node, at_us: at_us.ok(), event: Box::new(Event::Node(event.clone())) })
-            .await;
+        self.parts.witness.send(Told::Seen { node, at_us, event: Box::new(Event::Node(event.clone())) }).await;
         match event {
+            NodeEvent::ModeChanged { mode, .. } => self.mode = mode,
             NodeEvent::Started { start, pid, .. } => {
                 let _ = self.parts.running.send(Some(start));
                 if let Some(fault) = self.gives_back.take() {
@@ -367,51 +460,13 @@ impl Unit {
     }
 
     async fn keep_log(&self, start: u32) {
-        if let Err(what) = keep_log(&self.parts.client, &self.parts.folder, self.name(), start).await {
-            self.parts.witness.tell(self.name(), Event::Notice { what }).await;
+        let Unit { parts, application_start, .. } = self;
+        let beside = parts.application.as_ref().map(|own| (&own.name, &own.client, *application_start));
+        for (name, client, start) in [Some((&parts.node.name, &parts.client, start)), beside].into_iter().flatten() {
+            if let Err(what) = keep_log(client, &parts.folder, name, start).await {
+                parts.witness.tell(self.name(), Event::Notice { what }).await;
+            }
         }
-    }
-}
-
-/// Copies the captured output of one start into the run folder. What cannot be had is left out and said: the exit's last
-/// lines are in the timeline anyway.
-pub(super) async fn keep_log(client: &Client, folder: &RunFolder, node: &str, start: u32) -> Result<(), String> {
-    let bytes = client.log(start).await.map_err(|e| format!("the log of start {start} could not be fetched: {e}"))?;
-    folder.write_log(node, start, &bytes).map_err(|e| format!("the log of start {start} is lost: failed to {e}"))
-}
-
-/// What a node's files hold while it is down, as far as its family can read them.
-#[derive(Debug, Default)]
-struct OffLine {
-    heights: Option<Heights>,
-    signed: Option<LastSigned>,
-}
-
-/// Reads a copy of the node's files.
-async fn off_line(parts: &UnitParts) -> Result<OffLine, String> {
-    let stored = parts.chain.stored_paths();
-    let signed = (parts.node.role == Role::Validator).then(|| parts.chain.signed_path().to_owned());
-    let paths: Vec<String> = stored.iter().chain(&signed).cloned().collect();
-    if paths.is_empty() {
-        return Ok(OffLine::default());
-    }
-    let archive = parts.client.export(&paths).await.map_err(|e| e.to_string())?;
-    let chain = Arc::clone(&parts.chain);
-    let read = move || {
-        let copy = tempfile::tempdir().map_err(|e| e.to_string())?;
-        tar::Archive::new(archive.as_ref()).unpack(copy.path()).map_err(|e| with_cause(&e))?;
-        let heights = (!stored.is_empty()).then(|| chain.stored_heights(copy.path())).transpose();
-        let heights = heights.map_err(|e| e.to_string())?;
-        Ok(OffLine { heights, signed: signed.map(|_| chain.last_signed(copy.path())) })
-    };
-    tokio::task::spawn_blocking(read).await.map_err(|e| e.to_string())?
-}
-
-/// The text of an error with its first cause, which that of an archive leaves out.
-fn with_cause(error: &dyn std::error::Error) -> String {
-    match std::iter::successors(error.source(), |cause| cause.source()).last() {
-        Some(first) => format!("{error}: {first}"),
-        None => error.to_string(),
     }
 }
 
@@ -430,8 +485,10 @@ fn latencies(node: &NodePlan, layout: &Layout) -> BTreeMap<String, Latency> {
 
 /// What the topology asks for, else the weakest interception that the plan needs at this node: a node whose writes are
 /// not aimed at is not slowed down by watching them.
-pub(super) fn tier(plan: &Plan, node: &NodePlan, can_intercept: bool) -> Tier {
-    let aimed = plan.faults.iter().any(|f| f.setup.node == node.name && f.setup.asked.is_some());
+pub(super) fn tier(plan: &Plan, node: &NodePlan, part: Part, can_intercept: bool) -> Tier {
+    let at = |fault: &FaultSetup| if plan.aims_at_application(fault) { Part::Application } else { Part::Node };
+    let mut faults = plan.faults.iter().map(|fault| &fault.setup).filter(|fault| fault.node == node.name);
+    let aimed = faults.any(|fault| fault.asked.is_some() && at(fault) == part);
     match (node.watch, aimed, can_intercept) {
         (Some(tier), ..) => tier,
         (None, true, _) => Tier::Record,

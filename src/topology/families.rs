@@ -10,6 +10,10 @@ pub(super) const REFERENCE_KINDS: &[&str] = &["set", "validator", "param"];
 pub(super) const COMETBFT_KINDS: &[&str] = &["set", "validator"];
 /// Applications of CometBFT; the first is the default.
 pub(super) const COMETBFT_APPS: &[&str] = &["persistent_kvstore", "e2e"];
+/// What the `app` of a node is that has an application in a process of its own beside it.
+pub const BESIDE: &str = "application";
+/// What the names of such an application's stores begin with in addresses.
+pub const APPLICATION_STORES: &str = "app/";
 /// Databases of CometBFT; the first is the default.
 pub(super) const COMETBFT_DATABASES: &[&str] = &["goleveldb", "pebbledb"];
 /// Lines of CometBFT's releases.

@@ -20,12 +20,13 @@ mod types;
 mod units;
 
 pub use diagnostic::{Problem, Problems, Source};
+pub use families::{APPLICATION_STORES, BESIDE};
 pub use path::Path;
 pub(crate) use reader::listed;
 pub(crate) use similar::nearest;
 pub use types::{
-    Build, Chain, Cometbft, CosmosSdk, Custom, CustomSetUp, CustomStep, Fault, Gnoland, Group, Load, Made, Peers,
-    Reference, Start, Target, Tenderdash, Topology, Trigger, Upgrade,
+    Application, Build, Chain, Cometbft, CosmosSdk, Custom, CustomSetUp, CustomStep, Fault, Gnoland, Group, Load, Made,
+    Peers, Reference, Start, Target, Tenderdash, Topology, Trigger, Upgrade,
 };
 pub use units::Delay;
 

@@ -20,6 +20,8 @@ pub struct Topology {
     pub initial_height: u64,
     /// Blocks built before the first start.
     pub built_blocks: u64,
+    /// The application beside each node, where it is not in the node's own process.
+    pub application: Option<Application>,
     /// Builds by name.
     pub builds: IndexMap<String, Made>,
     /// Node groups by name, in file order.
@@ -47,6 +49,21 @@ pub enum Chain {
     CosmosSdk(CosmosSdk),
     /// A family that the topology describes.
     Custom(Box<Custom>),
+}
+
+/// An application in a process of its own beside each node. Texts of command, files and environment are templates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Application {
+    /// Its program or image.
+    pub build: Build,
+    /// Arguments of the program.
+    pub command: Vec<String>,
+    /// Environment beside `HOME`.
+    pub env: BTreeMap<String, String>,
+    /// Files by path below its home.
+    pub files: BTreeMap<String, String>,
+    /// Its stores, called `app/NAME`, what it commits of a block, and lines of its output.
+    pub layout: Layout,
 }
 
 /// A node family that the topology describes. Texts of command, files, environment, set-up and transactions are templates.
@@ -138,7 +155,7 @@ pub struct Reference {
 /// Options of a CometBFT chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cometbft {
-    /// The application: built in, or `e2e`.
+    /// The application: built in, `e2e`, or [`super::families::BESIDE`].
     pub app: String,
     /// Line of releases, where the build does not tell it.
     pub version: Option<String>,
@@ -172,7 +189,7 @@ pub struct Gnoland {
 /// Options of a Tenderdash chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tenderdash {
-    /// The built-in application.
+    /// The built-in application, or [`super::families::BESIDE`].
     pub app: String,
     /// Longest time between blocks in milliseconds.
     pub block_time_ms: u64,

@@ -3,6 +3,7 @@
 mod agent;
 mod aimed;
 mod bench;
+mod beside;
 mod cases;
 mod cometbft;
 mod compose;

@@ -46,6 +46,7 @@ pub(crate) fn plan(chain: ChainPlan) -> Plan {
         chain_id: "network-1".to_owned(),
         initial_height: 1,
         built_blocks: 0,
+        application: None,
         genesis_time: "2026-01-01T00:00:00Z".to_owned(),
         chain,
         nodes,

@@ -21,7 +21,8 @@ use serde_json::json;
 use self::keys::{Key, Purpose};
 use self::release::{App, Release};
 use super::{
-    Chain, ChainError, CometShapes, FileContents, Made, NodeFiles, Rpc, Stages, bound, metrics, peers, program,
+    Chain, ChainError, CometShapes, FileContents, Made, NodeFiles, Rpc, Stages, application, bound, metrics, peers,
+    program,
 };
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, CometbftPlan, NodePlan, Plan};
@@ -97,6 +98,10 @@ impl Chain for Cometbft {
         let mut env = place.env.clone();
         match App::named(&options.app)? {
             App::Kvstore => command.extend(["start", "--home", &home, "--proxy_app", &options.app].map(str::to_owned)),
+            App::Beside => {
+                let address = application::address(binding, node)?;
+                command.extend(["start", "--home", &home, "--proxy_app", &address].map(str::to_owned));
+            }
             App::E2e => {
                 files.insert("config/app.toml".to_owned(), FileContents::plain(config::e2e(plan, &home)));
                 command.push(format!("{home}/config/app.toml"));

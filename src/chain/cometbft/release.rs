@@ -2,7 +2,7 @@
 
 use crate::chain::{ChainError, program};
 use crate::engine::Build;
-use crate::plan::CometbftPlan;
+use crate::plan::{BESIDE, CometbftPlan};
 
 /// The module that nodes are built from.
 const MODULE: &str = "github.com/cometbft/cometbft";
@@ -53,13 +53,15 @@ impl Release {
     }
 }
 
-/// The application beside the node.
+/// The application of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum App {
     /// The kvstore that is built into `cometbft`.
     Kvstore,
     /// That of CometBFT's own end-to-end tests; its program, `test/e2e/node`, holds the node too.
     E2e,
+    /// One in a process of its own.
+    Beside,
 }
 
 impl App {
@@ -68,6 +70,7 @@ impl App {
         match name {
             "persistent_kvstore" => Ok(Self::Kvstore),
             "e2e" => Ok(Self::E2e),
+            BESIDE => Ok(Self::Beside),
             other => {
                 Err(ChainError::new(format!("run the application `{other}`: there are persistent_kvstore and e2e")))
             }

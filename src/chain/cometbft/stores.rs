@@ -29,25 +29,29 @@ fn stores(app: App) -> Vec<Store> {
         paths: paths.iter().map(|&p| p.to_owned()).collect(),
         except: except.iter().map(|&e| e.to_owned()).collect(),
     };
-    vec![
+    let application = match app {
+        // The kvstore opens a database by itself, under its own name, whatever `db_backend` says.
+        App::Kvstore => Some(store("application.db", &["data/kvstore.db/"], &NOT_JOURNAL)),
+        App::E2e => Some(store(
+            "application.db",
+            &["data/app/app_state.json", "data/app/app_state.json.new", "data/app/prev_app_state.json"],
+            &[],
+        )),
+        App::Beside => None,
+    };
+    let first = [
         store("blockstore.db", &["data/blockstore.db/"], &NOT_JOURNAL),
         store("cs.wal", &["data/cs.wal/"], &[]),
         store("state.db", &["data/state.db/"], &NOT_JOURNAL),
-        match app {
-            // The kvstore opens a database by itself, under its own name, whatever `db_backend` says.
-            App::Kvstore => store("application.db", &["data/kvstore.db/"], &NOT_JOURNAL),
-            App::E2e => store(
-                "application.db",
-                &["data/app/app_state.json", "data/app/app_state.json.new", "data/app/prev_app_state.json"],
-                &[],
-            ),
-        },
+    ];
+    let last = [
         // Filled by another thread after the block's events: outside the flush.
         store("tx_index.db", &["data/tx_index.db/"], &NOT_JOURNAL),
         store("evidence.db", &["data/evidence.db/"], &NOT_JOURNAL),
         // Written to a temporary file opened with O_SYNC, then renamed; never synced by a call.
         store("privval", &["data/priv_validator_state.json", "data/write-file-atomic-*"], &[]),
-    ]
+    ];
+    first.into_iter().chain(application).chain(last).collect()
 }
 
 fn flush(release: Release, app: App) -> Vec<Commit> {
@@ -59,7 +63,7 @@ fn flush(release: Release, app: App) -> Vec<Commit> {
         what: what.to_owned(),
     };
     let application = match (app, release) {
-        (App::Kvstore, Release::V1) => None,
+        (App::Kvstore, Release::V1) | (App::Beside, _) => None,
         (App::Kvstore, _) => Some("keys set by the block, then size and height"),
         (App::E2e, _) => Some("the whole state beside the last one, then two renames"),
     };

@@ -12,7 +12,7 @@ pub(super) struct Settings<'a> {
     pub(super) moniker: &'a str,
     /// Validator or full node.
     pub(super) role: Role,
-    /// A built-in application.
+    /// A built-in application, or the address of one.
     pub(super) app: &'a str,
     /// Longest time without a block, in milliseconds.
     pub(super) block_time_ms: u64,

@@ -1,4 +1,4 @@
-//! Tenderdash 1.5 with its built-in persistent kvstore, unmodified: keys, genesis and configuration are made by the plan.
+//! Tenderdash 1.5 with its built-in persistent kvstore or an application beside it, unmodified: keys, genesis and configuration are made by the plan.
 //!
 //! Responsibilities: the files of a node's home and its command (`quorum`, `config`), its stores and the order of its flush
 //! (`stores`), its RPC shapes (`rpc`), and transactions that its application takes.
@@ -17,9 +17,9 @@ use rand_chacha::ChaCha20Rng;
 use serde_json::json;
 
 use self::quorum::Quorum;
-use super::{Chain, ChainError, FileContents, Made, NodeFiles, Rpc, bound, ed25519, peers, program};
+use super::{Chain, ChainError, FileContents, Made, NodeFiles, Rpc, application, bound, ed25519, peers, program};
 use crate::engine::{Binding, Build};
-use crate::plan::{ChainPlan, NodePlan, Plan, TenderdashPlan};
+use crate::plan::{BESIDE, ChainPlan, NodePlan, Plan, TenderdashPlan};
 use crate::timeline::{Layout, Role};
 
 pub use rpc::TenderdashShapes;
@@ -43,7 +43,7 @@ impl Tenderdash {
 
     /// What is known about the stores of every node of this family that is not the only validator.
     pub fn known_layout() -> Layout {
-        stores::layout(false)
+        stores::layout(false, false)
     }
 }
 
@@ -58,7 +58,8 @@ impl Chain for Tenderdash {
 
     fn layout(&self, plan: &Plan, node: &NodePlan) -> Layout {
         let validators = plan.nodes.iter().filter(|other| other.role == Role::Validator).count();
-        stores::layout(node.role == Role::Validator && validators == 1)
+        let alone = node.role == Role::Validator && validators == 1;
+        stores::layout(alone, plan.application.is_some())
     }
 
     fn render(&self, plan: &Plan, binding: &Binding, _made: &Made, node: &NodePlan) -> Result<NodeFiles, ChainError> {
@@ -121,10 +122,11 @@ fn config(plan: &Plan, binding: &Binding, node: &NodePlan) -> Result<String, Cha
     let options = options(plan)?;
     let place = bound(binding, &node.name)?;
     let peers = peers(plan, binding, node, |peer| Ok(hex::encode(node_key(peer)?.address())))?;
+    let app = if options.app == BESIDE { application::address(binding, node)? } else { options.app.clone() };
     Ok(config::render(&config::Settings {
         moniker: &node.name,
         role: node.role,
-        app: &options.app,
+        app: &app,
         block_time_ms: options.block_time_ms,
         p2p: SocketAddr::new(place.ip, place.p2p_port),
         rpc: SocketAddr::new(place.ip, place.rpc_port),

@@ -11,12 +11,16 @@ use crate::timeline::{Commit, HeightKind, Layout, LogMark, Mode, Store};
 /// sign state refuses it, and heights that came by block sync never have an end in the WAL.
 const HARMLESS: [&str; 2] = ["step regression", "WAL does not contain #ENDHEIGHT"];
 
+/// Store of the built-in application.
+const APPLICATION: &str = "application.db";
+
 /// Everything that is known about the stores. `alone` where the node is the only validator: then it never fetches blocks
-/// from others, and starts consensus before the service that would.
-pub(super) fn layout(alone: bool) -> Layout {
+/// from others, and starts consensus before the service that would. `beside` where the application has a process of its own.
+pub(super) fn layout(alone: bool, beside: bool) -> Layout {
+    let own = |store: &str| !beside || store != APPLICATION;
     Layout {
-        stores: stores(),
-        flush: flush(),
+        stores: stores().into_iter().filter(|store| own(&store.name)).collect(),
+        flush: flush().into_iter().filter(|commit| own(&commit.store)).collect(),
         // Keys are binary, and the one place with a height in digits has no bytes before it that are always the same:
         // heights are counted, one block a flush, from the handshake line on.
         height_mark: None,
@@ -35,7 +39,7 @@ fn stores() -> Vec<Store> {
         store("cs.wal", &["data/cs.wal/"], &[]),
         store("state.db", &["data/state.db/"], &NOT_JOURNAL),
         // The kvstore keeps all it has in one file, which it empties and writes anew with each block.
-        store("application.db", &["data/state.json"], &[]),
+        store(APPLICATION, &["data/state.json"], &[]),
         store("evidence.db", &["data/evidence.db/"], &NOT_JOURNAL),
         store("peerstore.db", &["data/peerstore.db/"], &NOT_JOURNAL),
         // Written to a temporary file opened with O_SYNC, then renamed; never synced by a call.
@@ -62,7 +66,7 @@ fn flush() -> Vec<Commit> {
         ),
         commit("cs.wal", Some(1), &[Mode::Consensus], None, "end of height"),
         commit("state.db", Some(1), &[], None, "results of the block"),
-        commit("application.db", None, &[], Some(HeightKind::App), "height and app hash, then every key"),
+        commit(APPLICATION, None, &[], Some(HeightKind::App), "height and app hash, then every key"),
         commit("state.db", Some(2), &[], Some(HeightKind::State), "validators, parameters, state"),
     ]
 }

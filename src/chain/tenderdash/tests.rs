@@ -118,7 +118,7 @@ fn transactions_set_a_few_keys_and_are_never_equal() {
 /// What each line of a recorded log means, without the lines that mean nothing.
 fn meanings(log: &str, alone: bool) -> Vec<(LogMeaning, String)> {
     let text = String::from_utf8(recorded(log)).expect("text");
-    let marks = stores::layout(alone).log_marks;
+    let marks = stores::layout(alone, false).log_marks;
     let read = |line: &str| {
         let folded = line.to_ascii_lowercase();
         let met = marks.iter().filter(|mark| mark.tokens.iter().all(|t| folded.contains(&t.to_ascii_lowercase())));
@@ -150,13 +150,13 @@ fn a_lone_validator_is_never_in_block_sync() {
     assert_eq!((modes(false), modes(true)), (1, 0));
     let plan = sample::plan(sample_plan().chain, 1);
     let layout = |node: usize| Tenderdash::new().layout(&plan, &plan.nodes[node]);
-    assert_eq!((layout(0), layout(1)), (stores::layout(true), stores::layout(false)));
+    assert_eq!((layout(0), layout(1)), (stores::layout(true, false), stores::layout(false, false)));
 }
 
 #[test]
 fn lines_that_mean_nothing_here_are_no_trouble() {
     let known: Vec<String> = crate::chain::marks::troubles().iter().map(|mark| mark.tokens.concat()).collect();
-    let here: Vec<String> = stores::layout(false).log_marks.iter().map(|mark| mark.tokens.concat()).collect();
+    let here: Vec<String> = stores::layout(false, false).log_marks.iter().map(|mark| mark.tokens.concat()).collect();
     let dropped: Vec<&String> = known.iter().filter(|mark| !here.contains(mark)).collect();
     assert_eq!(dropped, ["WAL does not contain #ENDHEIGHT", "step regression"]);
 }

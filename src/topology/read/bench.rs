@@ -80,6 +80,11 @@ fn settings(reader: &mut Reader, tree: &Tree) -> Option<Settings> {
     let top = reader.any_map(&at, "a map", "midflush: 1")?;
     let section = reader.required(&top, "chain", "chain: { reference: {} }").and_then(|at| {
         let section = chain::chain(reader, &at)?;
+        if section.application.is_some() {
+            let title = "a bench runs nodes without an application beside them";
+            reader.push(Problem::at_key("not-in-a-bench", &at.path, title).label("has an `application`"));
+            return None;
+        }
         if section.built_blocks > 0 {
             let title = "a bench makes its chain as `fixture` says";
             let problem = Problem::at_key("two-fixtures", &at.path, title).label("has `start_from`");

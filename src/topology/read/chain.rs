@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{cosmos_sdk, custom};
+use super::{application, cosmos_sdk, custom};
 use crate::topology::diagnostic::Problem;
 use crate::topology::families::{
-    COMETBFT_APPS, COMETBFT_DATABASES, COMETBFT_VERSIONS, GNOLAND_DATABASES, REFERENCE_OPTIONS, TENDERDASH_APPS,
+    BESIDE, COMETBFT_APPS, COMETBFT_DATABASES, COMETBFT_VERSIONS, GNOLAND_DATABASES, REFERENCE_OPTIONS, TENDERDASH_APPS,
 };
 use crate::topology::reader::{At, Fields, Reader, listed};
 use crate::topology::tree::Tree;
-use crate::topology::types::{Chain, Cometbft, Gnoland, Reference, Tenderdash};
+use crate::topology::types::{Application, Chain, Cometbft, Gnoland, Reference, Tenderdash};
 use crate::topology::units;
 
 const FAMILIES: &[&str] = &["reference", "cometbft", "gnoland", "tenderdash", "cosmos-sdk", "custom"];
@@ -21,6 +21,7 @@ pub(super) const HEIGHT_MAX: u64 = 1_000_000_000_000;
 /// What `chain` says.
 pub(super) struct ChainSection {
     pub(super) family: Chain,
+    pub(super) application: Option<Application>,
     pub(super) initial_height: u64,
     pub(super) built_blocks: u64,
 }
@@ -68,6 +69,7 @@ pub(super) fn block_time(reader: &mut Reader, fields: &Fields, default_ms: u64) 
 
 fn reference(reader: &mut Reader, at: &At) -> Option<ChainSection> {
     let known = ["block_time", "start_from", "initial_height", "halt_height", "options"];
+    application::refuse(reader, at)?;
     let fields = reader.map(at, "a map", "{ block_time: 200ms }", &known)?;
     let initial_height = initial_height(reader, &fields);
     let block_time_ms = block_time(reader, &fields, 1_000);
@@ -87,6 +89,7 @@ fn reference(reader: &mut Reader, at: &At) -> Option<ChainSection> {
     let reference = Reference { block_time_ms: block_time_ms?, halt_height: halt_height?, options: options? };
     Some(ChainSection {
         family: Chain::Reference(reference),
+        application: None,
         initial_height: initial_height?,
         built_blocks: built_blocks?,
     })
@@ -102,23 +105,38 @@ pub(super) fn options(reader: &mut Reader, fields: &Fields) -> Option<BTreeMap<S
 }
 
 fn cometbft(reader: &mut Reader, at: &At) -> Option<ChainSection> {
-    let known = ["app", "version", "database", "block_time", "binary", "image", "initial_height"];
+    let known = ["app", "application", "version", "database", "block_time", "binary", "image", "initial_height"];
     let fields = reader.map(at, "a map", "{ app: persistent_kvstore }", &known)?;
     let version = version(reader, &fields);
     let initial_height = initial_height(reader, &fields);
     let block_time_ms = block_time(reader, &fields, 1_000);
-    let app = word(reader, &fields, "app", COMETBFT_APPS);
+    let (app, application) = app(reader, &fields, COMETBFT_APPS)?;
     let database = word(reader, &fields, "database", COMETBFT_DATABASES);
     let (binary, image) = build(reader, &fields, "/usr/local/bin/cometbft", "cometbft:v0.38.17")?;
     let family = Chain::Cometbft(Cometbft {
-        app: app?,
+        app,
         version: version?,
         database: database?,
         block_time_ms: block_time_ms?,
         binary,
         image,
     });
-    Some(ChainSection { family, initial_height: initial_height?, built_blocks: 0 })
+    Some(ChainSection { family, application, initial_height: initial_height?, built_blocks: 0 })
+}
+
+/// The application: one of those in the node's own process, or one beside it.
+fn app(reader: &mut Reader, fields: &Fields, built_in: &[&str]) -> Option<(String, Option<Application>)> {
+    match fields.get("application") {
+        None => Some((word(reader, fields, "app", built_in)?, None)),
+        Some(at) => {
+            if let Some(at) = fields.get("app") {
+                let title = "the application is in the node's own process or beside it";
+                let problem = Problem::at_key("two-applications", &at.path, title).label("one too many");
+                reader.push(problem.help("keep `app` or `application`"));
+            }
+            Some((BESIDE.to_owned(), Some(application::application(reader, &at)?)))
+        }
+    }
 }
 
 /// A line of releases; a number that YAML reads as such is meant too.
@@ -137,6 +155,7 @@ fn version(reader: &mut Reader, fields: &Fields) -> Option<Option<String>> {
 
 fn gnoland(reader: &mut Reader, at: &At) -> Option<ChainSection> {
     let known = ["database", "block_time", "genesis", "root", "binary", "image"];
+    application::refuse(reader, at)?;
     let fields = reader.map(at, "a map", "{ database: pebbledb }", &known)?;
     let block_time_ms = block_time(reader, &fields, 1_000);
     let database = word(reader, &fields, "database", GNOLAND_DATABASES);
@@ -151,18 +170,18 @@ fn gnoland(reader: &mut Reader, at: &At) -> Option<ChainSection> {
         binary,
         image,
     });
-    Some(ChainSection { family, initial_height: 1, built_blocks: 0 })
+    Some(ChainSection { family, application: None, initial_height: 1, built_blocks: 0 })
 }
 
 fn tenderdash(reader: &mut Reader, at: &At) -> Option<ChainSection> {
-    let known = ["app", "block_time", "binary", "image", "initial_height"];
+    let known = ["app", "application", "block_time", "binary", "image", "initial_height"];
     let fields = reader.map(at, "a map", "{ app: persistent_kvstore }", &known)?;
     let initial_height = initial_height(reader, &fields);
     let block_time_ms = block_time(reader, &fields, 1_000);
-    let app = word(reader, &fields, "app", TENDERDASH_APPS);
+    let (app, application) = app(reader, &fields, TENDERDASH_APPS)?;
     let (binary, image) = build(reader, &fields, "/usr/local/bin/tenderdash", "tenderdash:1.5")?;
-    let family = Chain::Tenderdash(Tenderdash { app: app?, block_time_ms: block_time_ms?, binary, image });
-    Some(ChainSection { family, initial_height: initial_height?, built_blocks: 0 })
+    let family = Chain::Tenderdash(Tenderdash { app, block_time_ms: block_time_ms?, binary, image });
+    Some(ChainSection { family, application, initial_height: initial_height?, built_blocks: 0 })
 }
 
 /// One of some words, by default the first.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::application;
 use super::chain::{ChainSection, block_time, initial_height};
 use crate::topology::diagnostic::Problem;
 use crate::topology::reader::{At, Fields, Reader};
@@ -24,6 +25,7 @@ pub(super) fn chain(reader: &mut Reader, at: &At) -> Option<ChainSection> {
         "config",
         "arguments",
     ];
+    application::refuse(reader, at)?;
     let fields = reader.map(at, "a map", "{ binary: simd }", &known)?;
     let initial_height = initial_height(reader, &fields);
     let block_time_ms = block_time(reader, &fields, 1_000);
@@ -54,7 +56,7 @@ pub(super) fn chain(reader: &mut Reader, at: &At) -> Option<ChainSection> {
         config: config?,
         arguments: arguments?,
     });
-    Some(ChainSection { family, initial_height: initial_height?, built_blocks: 0 })
+    Some(ChainSection { family, application: None, initial_height: initial_height?, built_blocks: 0 })
 }
 
 /// `binary` or `image`, one of the two.

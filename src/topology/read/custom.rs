@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::application;
 use super::chain::{ChainSection, block_time, initial_height};
 use super::cosmos_sdk::{build, changes, texts};
 use crate::timeline::{Commit, HeightKind, HeightMark, Layout, LogMark, LogMeaning, Mode, Store};
@@ -25,6 +26,7 @@ const KEYS: &[&str] = &[
     "flush",
     "height_mark",
     "log",
+    "application",
 ];
 /// RPC shapes that can be named.
 const RPC: &[&str] = &["cometbft"];
@@ -57,6 +59,17 @@ pub(super) fn chain(reader: &mut Reader, at: &At) -> Option<ChainSection> {
     };
     let rpc = fields.get("rpc").map_or(Some("cometbft"), |at| reader.word(&at, RPC).map(|_| "cometbft"));
     let layout = layout(reader, &fields);
+    let application =
+        fields.get("application").map_or(Some(None), |at| application::application(reader, &at).map(Some));
+    if let (Some(at), Some(layout), Some(Some(beside))) = (fields.get("stores"), &layout, &application) {
+        let twice = layout.stores.iter().find(|own| beside.layout.stores.iter().any(|other| other.name == own.name));
+        if let Some(Store { name, .. }) = twice {
+            let title = format!("the node has a store `{name}`, and so has the application beside it");
+            let problem = Problem::at_key("duplicate-store", &at.path.key(name), title).label("named twice");
+            reader
+                .push(problem.help("stores of an application are called `app/NAME`: give one of the two another name"));
+        }
+    }
     rpc?;
     let family = Chain::Custom(Box::new(Custom {
         build: build?,
@@ -69,16 +82,16 @@ pub(super) fn chain(reader: &mut Reader, at: &At) -> Option<ChainSection> {
         transaction: transaction?,
         layout: layout?,
     }));
-    Some(ChainSection { family, initial_height: initial_height?, built_blocks: 0 })
+    Some(ChainSection { family, application: application?, initial_height: initial_height?, built_blocks: 0 })
 }
 
-fn named_texts(reader: &mut Reader, at: &At, example: &str) -> Option<BTreeMap<String, String>> {
+pub(super) fn named_texts(reader: &mut Reader, at: &At, example: &str) -> Option<BTreeMap<String, String>> {
     let fields = reader.any_map(at, "a map of texts", example)?;
     fields.iter().map(|(key, at)| Some((key.to_owned(), reader.text(&at, "text")?.to_owned()))).collect()
 }
 
 /// Files by path below the node's home, where they stay.
-fn files(reader: &mut Reader, at: &At) -> Option<BTreeMap<String, String>> {
+pub(super) fn files(reader: &mut Reader, at: &At) -> Option<BTreeMap<String, String>> {
     let fields = reader.any_map(at, "a map of files and their text", "{ config/config.toml: \"moniker = …\" }")?;
     let mut files = BTreeMap::new();
     for (path, at) in fields.iter() {
@@ -130,22 +143,23 @@ fn layout(reader: &mut Reader, fields: &Fields) -> Option<Layout> {
         let list = reader.list(&at, "a list of commits", "[{ store: state.db, sync: 1, what: state }]")?;
         list.iter().map(|at| commit(reader, at, &names)).collect::<Option<Vec<_>>>()
     });
-    let height_mark = match fields.get("height_mark") {
-        None => Some(None),
-        Some(at) => {
-            let mark = reader.map(&at, "a map", "{ store: blockstore.db, prefix: \"H:\" }", &["store", "prefix"])?;
-            let store = reader.required(&mark, "store", "store: blockstore.db");
-            let store = store.and_then(|at| store_name(reader, &at, &names));
-            let prefix = reader.required(&mark, "prefix", "prefix: \"H:\"");
-            let prefix = prefix.and_then(|at| reader.text(&at, "\"H:\""));
-            Some(Some(HeightMark { store: store?, prefix: prefix?.to_owned() }))
-        }
-    };
+    let height_mark = height_mark(reader, fields, &names);
     let log_marks = fields.get("log").map_or(Some(Vec::new()), |at| log(reader, &at));
     Some(Layout { stores: stores?, flush: flush?, height_mark: height_mark?, log_marks: log_marks? })
 }
 
-fn stores_of(reader: &mut Reader, at: &At) -> Option<Vec<Store>> {
+/// How a height shows in what is written, where that is told.
+pub(super) fn height_mark(reader: &mut Reader, fields: &Fields, stores: &[String]) -> Option<Option<HeightMark>> {
+    let Some(at) = fields.get("height_mark") else { return Some(None) };
+    let mark = reader.map(&at, "a map", "{ store: blockstore.db, prefix: \"H:\" }", &["store", "prefix"])?;
+    let store = reader.required(&mark, "store", "store: blockstore.db");
+    let store = store.and_then(|at| store_name(reader, &at, stores));
+    let prefix = reader.required(&mark, "prefix", "prefix: \"H:\"");
+    let prefix = prefix.and_then(|at| reader.text(&at, "\"H:\""));
+    Some(Some(HeightMark { store: store?, prefix: prefix?.to_owned() }))
+}
+
+pub(super) fn stores_of(reader: &mut Reader, at: &At) -> Option<Vec<Store>> {
     let fields = reader.any_map(at, "a map of stores", "{ state.db: { paths: [data/state.db/] } }")?;
     let mut stores = Vec::new();
     for (name, at) in fields.iter() {
@@ -159,7 +173,7 @@ fn stores_of(reader: &mut Reader, at: &At) -> Option<Vec<Store>> {
 }
 
 /// The name of a store that is there.
-fn store_name(reader: &mut Reader, at: &At, known: &[String]) -> Option<String> {
+pub(super) fn store_name(reader: &mut Reader, at: &At, known: &[String]) -> Option<String> {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     reader.word(at, &known).map(str::to_owned)
 }
@@ -230,16 +244,26 @@ fn log(reader: &mut Reader, at: &At) -> Option<Vec<LogMark>> {
         }
     }
     if let Some(at) = fields.get("troubles") {
-        for (class, at) in reader.any_map(&at, "a map of troubles", "{ app-ahead: [is higher than core] }")?.iter() {
-            let meaning = LogMeaning::Trouble { class: class.to_owned() };
-            marks.push(LogMark { tokens: texts(reader, &at, example)?, meaning });
-        }
+        marks.extend(troubles(reader, &at)?);
     }
-    if let Some(empty) = marks.iter().position(|mark| mark.tokens.is_empty()) {
-        let title = format!("the {} line of `log` has no text, so that every line would match it", empty + 1);
-        let help = format!("known here: {}", listed(["handshake", "modes", "troubles"]));
-        reader.push(Problem::at_key("empty", &at.path, title).label("matches everything").help(help));
-        return None;
-    }
-    Some(marks)
+    some_text(reader, at, marks)
+}
+
+/// Lines that tell of trouble, by class.
+pub(super) fn troubles(reader: &mut Reader, at: &At) -> Option<Vec<LogMark>> {
+    let classes = reader.any_map(at, "a map of troubles", "{ app-ahead: [is higher than core] }")?;
+    let mark = |(class, at): (&str, At)| {
+        let meaning = LogMeaning::Trouble { class: class.to_owned() };
+        Some(LogMark { tokens: texts(reader, &at, "[is higher than core]")?, meaning })
+    };
+    classes.iter().map(mark).collect()
+}
+
+/// A mark without any text would match every line.
+pub(super) fn some_text(reader: &mut Reader, at: &At, marks: Vec<LogMark>) -> Option<Vec<LogMark>> {
+    let Some(empty) = marks.iter().position(|mark| mark.tokens.is_empty()) else { return Some(marks) };
+    let title = format!("the {} line of `log` has no text, so that every line would match it", empty + 1);
+    let help = format!("known here: {}", listed(["handshake", "modes", "troubles"]));
+    reader.push(Problem::at_key("empty", &at.path, title).label("matches everything").help(help));
+    None
 }

@@ -1,5 +1,6 @@
 //! From the tree to the types, section by section.
 
+mod application;
 pub(super) mod bench;
 mod builds;
 mod chain;
@@ -58,6 +59,7 @@ pub(super) fn topology(reader: &mut Reader, tree: &Tree) -> Option<Topology> {
     Some(Topology {
         name: name?,
         chain: chain.family,
+        application: chain.application,
         initial_height: chain.initial_height,
         built_blocks: chain.built_blocks,
         builds: builds?,
