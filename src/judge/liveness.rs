@@ -4,7 +4,7 @@ use super::model::{Life, Model, Node, Sample, Us};
 use super::pace::Bounds;
 use super::power::outages;
 use super::{Finding, Note, Verdict, series};
-use crate::timeline::Mode;
+use crate::timeline::{Mode, Role};
 
 /// What each node's heights say.
 pub(crate) fn check(model: &Model, bounds: &Bounds) -> (Vec<Finding>, Vec<Note>) {
@@ -31,7 +31,8 @@ fn came_along(model: &Model, bounds: &Bounds, index: usize) -> Option<Finding> {
     }
     let last = *node.samples.last()?;
     if series::in_step(model, index, &last) {
-        return flag_stuck(model, bounds, index).or_else(|| over_budget(model, index));
+        let stuck = flag_stuck(model, bounds, index).or_else(|| never_signs(model, index));
+        return stuck.or_else(|| over_budget(model, index));
     }
     behind(model, bounds, index, from, &last).or_else(|| over_budget(model, index))
 }
@@ -195,6 +196,24 @@ fn flag_stuck(model: &Model, bounds: &Bounds, index: usize) -> Option<Finding> {
             .why("it has all blocks and never leaves block sync, so a validator's votes are missing")
             .next("look at what its block sync waits for: a peer that claims a higher tip, or the switch to consensus")
             .evidence([first.seq, last.seq]),
+    )
+}
+
+/// In step, and yet a validator that takes no part.
+fn never_signs(model: &Model, index: usize) -> Option<Finding> {
+    let node = &model.nodes[index];
+    let validator = node.role == Some(Role::Validator) && node.signed == Some(0);
+    let last = node.samples.last().filter(|_| validator)?;
+    let since = series::in_step_since(model, index, 0).filter(|since| *since < last.at_us)?;
+    let detail =
+        format!("mode consensus: its height follows the rest since t={} s, and it never signs", since / 1_000_000);
+    Some(
+        Finding::new(Verdict::Stuck, detail + &cause_words(node))
+            .node(&node.name)
+            .height(last.height)
+            .why("a validator that has all blocks and signs none of them has not come back")
+            .next("compare its key with the validator set, and its sign state with the chain's height")
+            .evidence([last.seq]),
     )
 }
 

@@ -146,6 +146,12 @@ fn so_far(mut finding: Finding) -> Finding {
 /// The judgement of models that share a run, one a chain.
 fn conclude(models: &[&Model], said: Said) -> Judgement {
     let mut findings = merge::merge(said.findings);
+    let mut notes: Vec<Note> = Vec::new();
+    for note in said.notes {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
     let expected = models.first().and_then(|m| m.expect.verdict.as_ref());
     let expected = expected.map(|wanted| expected::compare(wanted, &mut findings));
     let identity = models.first().map(|m| m.identity.clone()).unwrap_or_default();
@@ -158,7 +164,7 @@ fn conclude(models: &[&Model], said: Said) -> Judgement {
         verdict: findings.first().map_or(Verdict::Converged, |f| f.verdict),
         nodes: models.iter().flat_map(|m| node_rows(m, &findings)).collect(),
         findings,
-        notes: said.notes,
+        notes,
         faults: said.faults,
         heights_compared: models.iter().map(|m| m.states.compared()).sum(),
         distinct_app_hashes: models.iter().map(|m| m.states.distinct()).sum(),

@@ -66,6 +66,17 @@ pub(crate) struct ToldFault {
     pub(crate) height: Option<u64>,
     /// Whether the node is away while it lasts.
     pub(crate) away: bool,
+    /// How it ends the node's process, if it does.
+    pub(crate) ends: Option<Ends>,
+}
+
+/// How a fault ends a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// The process has no say.
+    Killed,
+    /// It is asked to end.
+    Asked,
 }
 
 /// How long things may take at least before they are called a finding; [`super::pace`] says how much longer.

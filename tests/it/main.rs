@@ -24,6 +24,7 @@ mod node_consensus;
 mod node_defects;
 mod node_net;
 mod node_sync;
+mod observations;
 mod page;
 mod planted;
 mod reference;

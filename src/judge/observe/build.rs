@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::ObservationError;
 use super::file::{Family, File, HashTable, Rule, Spelling};
 use super::rpc::Answer;
-use super::sense::{STAYS, kind};
+use super::sense::{STAYS, ends, kind};
 use super::value::Look;
 use crate::judge::model::{Identity, Load, Model, Patience, Sample, ToldFault, Us};
 use crate::judge::{Finding, Note, Said, Verdict};
@@ -247,14 +247,20 @@ fn add_faults(file: &File, model: &mut Model, clock: Clock) {
         // Only what ends, stops or cuts off a process takes its voting power away.
         let stays = fault.kind.as_deref().is_some_and(|written| STAYS.contains(&kind(written).as_str()));
         let away = fault.from.is_some() && !stays;
+        let ends = ends(fault.kind.as_deref()).filter(|_| away);
         if fault.nodes.is_empty() {
-            model.told.push(ToldFault { node: None, from, to, height, away: false });
+            model.told.push(ToldFault { node: None, from, to, height, away: false, ends: None });
         }
         for name in &fault.nodes {
-            let node = model.nodes.iter().position(|n| &n.name == name);
-            if node.is_some() {
-                model.told.push(ToldFault { node, from, to, height, away });
-            }
+            let Some(index) = model.nodes.iter().position(|n| &n.name == name) else { continue };
+            // Where nobody wrote down when it was over, a process that is seen again says so.
+            let back = || {
+                let starts = file.starts.get(name).into_iter().flatten().map(|s| clock.us(s.t));
+                let seen = model.nodes[index].samples.iter().map(|s| s.at_us);
+                starts.chain(seen).filter(|at| *at > from).min()
+            };
+            let to = to.or_else(|| ends.and_then(|_| back()));
+            model.told.push(ToldFault { node: Some(index), from, to, height, away, ends });
         }
     }
 }

@@ -136,6 +136,27 @@ pub(super) struct File {
 }
 
 impl File {
+    /// Leaves out what is written down twice, which says nothing more. Answers and votes are compared where they are read.
+    pub(super) fn once(&mut self) {
+        fn once<T: PartialEq>(list: &mut Vec<T>) {
+            let mut kept: Vec<T> = Vec::with_capacity(list.len());
+            for entry in list.drain(..) {
+                if !kept.contains(&entry) {
+                    kept.push(entry);
+                }
+            }
+            *list = kept;
+        }
+        once(&mut self.exits);
+        once(&mut self.triples);
+        once(&mut self.parts);
+        once(&mut self.sign_states);
+        once(&mut self.faults);
+        once(&mut self.events);
+        once(&mut self.findings);
+        self.starts.values_mut().for_each(once);
+    }
+
     /// Whether anything beside hash tables and settings was observed.
     pub(super) fn tells_more_than_hashes(&self) -> bool {
         let lists = [
@@ -265,7 +286,7 @@ pub(super) struct SpeltHash {
 }
 
 /// One answer.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RpcAnswer {
     pub(super) node: String,
@@ -286,7 +307,7 @@ pub(super) struct RpcAnswer {
 }
 
 /// One start of a process.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Start {
     pub(super) t: Seconds,
@@ -312,7 +333,7 @@ pub(super) enum By {
 }
 
 /// One end of a process.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExitFacts {
     pub(super) node: String,
@@ -333,7 +354,7 @@ pub(super) struct ExitFacts {
 }
 
 /// Three heights.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TripleFacts {
     pub(super) node: String,
@@ -355,7 +376,7 @@ pub(super) struct TripleFacts {
 }
 
 /// One look at the parts of a node's storage.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PartsLook {
     pub(super) node: String,
@@ -373,7 +394,7 @@ pub(super) struct PartsLook {
 }
 
 /// What was done, and when.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FaultTold {
     #[serde(default)]
@@ -421,7 +442,7 @@ pub(super) struct Host {
 }
 
 /// A block became durable, or its events were published.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventSeen {
     pub(super) node: String,
@@ -439,7 +460,7 @@ pub(super) enum EventWhat {
 }
 
 /// A finding as told.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FindingTold {
     #[serde(default)]

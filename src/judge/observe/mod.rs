@@ -37,8 +37,12 @@ impl ObservationError {
 
 /// Judges an observation file, YAML or JSON.
 pub fn judge_observation(text: &str) -> Result<Judgement, ObservationError> {
-    let file = parse(text)?;
-    judge_file(&file).map_err(|error| match place::of(text, &error.place) {
+    let mut file = parse(text)?;
+    let judged = sense::check(&file).and_then(|()| {
+        file.once();
+        judge_file(&file)
+    });
+    judged.map_err(|error| match place::of(text, &error.place) {
         Some((line, column)) => {
             ObservationError::at(format!("line {line}, column {column}, {}", error.place), error.message)
         }
@@ -47,7 +51,6 @@ pub fn judge_observation(text: &str) -> Result<Judgement, ObservationError> {
 }
 
 fn judge_file(file: &File) -> Result<Judgement, ObservationError> {
-    sense::check(file)?;
     let mut said = Said::default();
     let answers = rpc::decode(file, &mut said)?;
     let strangers = config::check(file, &answers, &mut said);

@@ -4,7 +4,7 @@ use super::build::Clock;
 use super::file::{By, ExitFacts, File};
 use super::value::Look;
 use crate::judge::judgement::exit_words;
-use crate::judge::model::{Ended, Handshake, Life, Model, Node, Trouble, Us};
+use crate::judge::model::{Ended, Ends, Handshake, Life, Model, Node, ToldFault, Trouble, Us};
 use crate::judge::signature::{self, Weight};
 use crate::judge::{Finding, Note, Said, Verdict, series};
 use crate::timeline::{Exit, ExitCause, FaultId, Heights, line};
@@ -17,25 +17,40 @@ pub(super) fn add(file: &File, model: &mut Model) {
     let clock = Clock::of(file);
     for index in 0..model.nodes.len() {
         let name = model.nodes[index].name.clone();
-        let faulted =
-            |at: Us| model.told.iter().any(|f| f.node == Some(index) && f.from <= at && f.to.is_none_or(|to| at <= to));
-        let ends: Vec<(Us, Ended)> = file
-            .exits
-            .iter()
-            .filter(|e| e.node == name)
-            .map(|e| {
-                let at = e.t.map_or(clock.end(), |t| clock.us(t));
-                (at, ended(e, at, faulted(at)))
-            })
-            .collect();
+        let mut ends: Vec<(Us, &ExitFacts)> =
+            file.exits.iter().filter(|e| e.node == name).map(|e| (at(e, clock), e)).collect();
+        ends.sort_by_key(|(at, _)| *at);
+        let causes: Vec<By> = ends.iter().enumerate().map(|(n, _)| cause(model, index, &ends, n)).collect();
+        let ends = ends.into_iter().zip(causes).map(|((at, facts), by)| (at, ended(facts, at, by))).collect();
         add_lives(file, &mut model.nodes[index], ends, clock);
         add_output(file, &mut model.nodes[index], clock);
     }
 }
 
-fn ended(facts: &ExitFacts, at_us: Us, faulted: bool) -> Ended {
+fn at(facts: &ExitFacts, clock: Clock) -> Us {
+    facts.t.map_or(clock.end(), |t| clock.us(t))
+}
+
+/// Who wanted the n-th end of a node, in time order: as told, else a fault that was there then, else the node. A fault ends one
+/// process; one that ends after it and was not signalled has ended by itself, however long the fault is said to last.
+fn cause(model: &Model, node: usize, ends: &[(Us, &ExitFacts)], n: usize) -> By {
+    let (at, facts) = ends[n];
+    if let Some(by) = facts.by {
+        return by;
+    }
+    let signalled = matches!(facts.signal, Some(9 | 15)) || matches!(facts.code, Some(137 | 143));
+    let first = |from: Us| !ends[..n].iter().any(|(earlier, _)| *earlier >= from);
+    let there = |f: &&ToldFault| f.node == Some(node) && f.from <= at && f.to.is_none_or(|to| at <= to);
+    let mut faults = model.told.iter().filter(there).filter(|f| signalled || first(f.from));
+    match faults.find_map(|f| f.ends) {
+        Some(Ends::Killed) => By::Fault,
+        Some(Ends::Asked) => By::Asked,
+        None => By::Own,
+    }
+}
+
+fn ended(facts: &ExitFacts, at_us: Us, by: By) -> Ended {
     let exit = facts.signal.map(Exit::Signal).or(facts.code.map(Exit::Code));
-    let by = facts.by.unwrap_or(if faulted { By::Fault } else { By::Own });
     let cause = match by {
         By::Fault => ExitCause::Fault(FaultId { name: "as told".to_owned(), occurrence: 1 }),
         By::Asked => ExitCause::Asked,

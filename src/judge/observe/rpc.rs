@@ -31,6 +31,10 @@ pub(super) struct Answer {
 pub(super) fn decode(file: &File, said: &mut Said) -> Result<Vec<Answer>, ObservationError> {
     let mut answers = Vec::new();
     for (number, answer) in file.rpc.iter().enumerate() {
+        // The same answer written down twice is one; it does not agree with itself.
+        if file.rpc[..number].contains(answer) {
+            continue;
+        }
         let place = format!("rpc[{number}]");
         let body = match &answer.body {
             Value::String(text) if !text.trim_start().starts_with(['{', '[']) => {

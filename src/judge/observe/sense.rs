@@ -7,6 +7,7 @@ use super::ObservationError;
 use super::build::names;
 use super::file::File;
 use super::value::{Look, Seconds};
+use crate::judge::model::Ends;
 
 /// Kinds of faults during which a node is away.
 pub(super) const AWAY: [&str; 15] = [
@@ -27,6 +28,12 @@ pub(super) const AWAY: [&str; 15] = [
     "reset",
 ];
 
+/// Those of them during which its process lives on.
+const LETS_LIVE: [&str; 3] = ["pause", "partition", "disconnect"];
+
+/// Those of them that ask its process to end.
+const ASKS: [&str; 3] = ["stop", "restart", "upgrade"];
+
 /// Kinds of faults during which a node stays and votes.
 pub(super) const STAYS: [&str; 7] = ["latency", "slow", "skew", "disk", "disk-full", "lying-peer", "restore"];
 
@@ -36,6 +43,16 @@ const POWER_MAX: u64 = i64::MAX.unsigned_abs() / 8;
 /// A kind as it is compared: lower case, with hyphens.
 pub(super) fn kind(written: &str) -> String {
     written.trim().to_lowercase().replace(['_', ' '], "-")
+}
+
+/// How a fault of this kind, or of none that is told, ends the process of its node.
+pub(super) fn ends(written: Option<&str>) -> Option<Ends> {
+    let kind = written.map(kind).unwrap_or_default();
+    match kind.as_str() {
+        kind if ASKS.contains(&kind) => Some(Ends::Asked),
+        kind if LETS_LIVE.contains(&kind) || STAYS.contains(&kind) => None,
+        _ => Some(Ends::Killed),
+    }
 }
 
 type Sense = Result<(), ObservationError>;

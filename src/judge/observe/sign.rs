@@ -14,7 +14,7 @@ use crate::timeline::VoteType;
 use crate::timeline::wire::{Encoding, hash_text};
 
 /// The sign state of one validator before and after a restart.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SignStates {
     pub(super) node: String,

@@ -90,6 +90,13 @@ impl<T> Default for ByHeight<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named<T>(IndexMap<String, T>);
 
+impl<T> Named<T> {
+    /// What belongs to each name.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.values_mut()
+    }
+}
+
 struct NamedVisitor<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for NamedVisitor<T> {
