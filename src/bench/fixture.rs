@@ -12,6 +12,7 @@ use super::session::Ground;
 use super::{BenchError, grow};
 use crate::agent_client::Client;
 use crate::chain::{BlockContents, Chain};
+use crate::run::cache::InUse;
 use crate::run::ready_fixture;
 
 /// Heights asked for at once.
@@ -24,6 +25,8 @@ pub(super) struct Data {
     pub(super) folder: PathBuf,
     /// Where its hashes are kept; nowhere for a folder of somebody else.
     pub(super) hashes: Option<PathBuf>,
+    /// Keeps it in the cache.
+    _used: Option<Arc<InUse>>,
 }
 
 /// Block id and app hash of every height from the first on.
@@ -44,15 +47,16 @@ pub(super) async fn ready(
     if let Some(data) = &fixture.spec.data {
         let folder = fs::canonicalize(data)
             .map_err(|error| BenchError::Input(format!("`fixture.data` `{data}` cannot be used: {error}")))?;
-        return Ok(Data { folder, hashes: None });
+        return Ok(Data { folder, hashes: None, _used: None });
     }
     let contents =
         BlockContents { transactions: fixture.spec.transactions_per_block, size: fixture.spec.transaction_size };
-    let folder = match ground.chain.filled_fixture(&fixture.plan, contents)? {
+    let (folder, used) = match ground.chain.filled_fixture(&fixture.plan, contents)? {
         Some(built) => ready_fixture(ground.cache, &built, cancel).await?,
         None => grow::grown(ground, fixture, cancel).await?,
     };
-    Ok(Data { folder: folder.join("data"), hashes: Some(folder.join("hashes.json")) })
+    let hashes = Some(folder.join("hashes.json"));
+    Ok(Data { folder: folder.join("data"), hashes, _used: Some(Arc::new(used)) })
 }
 
 /// Reads the hashes from a serving peer, and compares them with those of earlier benches.

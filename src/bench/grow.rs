@@ -19,6 +19,7 @@ use crate::agent_client::protocol::{Signal, SignalRequest, StartRequest};
 use crate::chain::Made;
 use crate::engine::{Launch, LaunchNode, Prepared};
 use crate::plan::{ChainPlan, NodePlan, Plan};
+use crate::run::cache::{self, InUse};
 use crate::run::{ThroughEngine, archive_files};
 use crate::timeline::{Role, Tier};
 
@@ -38,14 +39,15 @@ pub(super) async fn grown(
     ground: &Ground<'_>,
     fixture: &FixturePlan,
     cancel: &CancellationToken,
-) -> Result<PathBuf, BenchError> {
+) -> Result<(PathBuf, InUse), BenchError> {
     let plan = growing(&fixture.plan);
     let builds = validators(&plan).map(|node| ground.chain.build(&plan, node)).collect::<Vec<_>>();
     let failed = |doing| move |source| BenchError::Engine { doing, source };
     let prepared = ground.engine.prepare(&builds).await.map_err(failed("make the builds ready"))?;
-    let done = ground.cache.join(key(fixture, prepared.values()));
+    let key = key(fixture, prepared.values());
+    let (done, used) = (ground.cache.join(&key), cache::used(ground.cache, &key, cancel).await?);
     if done.join("data").is_dir() {
-        return Ok(done);
+        return Ok((done, used));
     }
     let run = format!("{}-grow", ground.run);
     let nodes = validators(&plan).zip(builds).map(|(node, build)| LaunchNode { name: node.name.clone(), build });
@@ -58,7 +60,8 @@ pub(super) async fn grown(
     let archive = data?;
     removed.map_err(failed("remove the validators"))?;
     keep(&archive, ground.cache, &done).map_err(|source| BenchError::Machine { what: "keep the chain", source })?;
-    Ok(done)
+    cache::trim(ground.cache, cache::BYTES_MAX);
+    Ok((done, used))
 }
 
 /// Validators alone, each of which dials all others.

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::engines::{self, Choice, EngineArgs};
 use super::program::{self, find};
-use super::run::{cache_folder, token, watch_signals};
+use super::run::{chains_folder, token, watch_signals};
 use super::runs::ResultsArg;
 use super::topology::{refused, seed};
-use super::{CliError, Code, chains, say};
+use super::{CliError, Code, chains, room, say};
 use crate::bench::design::{Design, design};
 use crate::bench::report::{self, terminal};
 use crate::bench::result::BenchResult;
@@ -74,6 +74,7 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     let (engine, why) = engine(&args, &designed).await?;
     find_programs(&mut designed, &args.file, &engine.capabilities())?;
     super::tell(format_args!("{why}"));
+    room::tell(&args.results.results);
     let stop = CancellationToken::new();
     // Aborted with the set, at the latest when this function returns.
     let mut beside = JoinSet::new();
@@ -134,7 +135,7 @@ async fn measure(
         midflush: format!("{} {}", env!("CARGO_PKG_VERSION"), if cfg!(debug_assertions) { "debug" } else { "release" }),
         results: folder.display().to_string(),
     };
-    let cache = cache_folder().join("fixtures");
+    let cache = chains_folder();
     // A run id of the engine has at most 60 characters, a bench's name as many.
     let run = format!("bench-{}-{:x}", now.strftime("%Y%m%d-%H%M%S"), std::process::id());
     let ground = Ground { engine, chain, cache: &cache, run, token: token()? };

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::engines::{self, Choice, EngineArgs};
+use super::run::chains_folder;
 use super::{CliError, Code};
 use crate::engine::docker::DockerEngine;
 use crate::engine::leftovers::{Action, decide};
 use crate::engine::{Engine, Found};
+use crate::report::words;
+use crate::run::cache::{self, Room};
 
 /// Arguments of `clean`.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,6 +31,10 @@ pub(crate) struct Args {
     #[arg(long)]
     images: bool,
 
+    /// Also remove chains that were built and are kept for later runs, unless they are in use; they are built again when needed
+    #[arg(long)]
+    chains: bool,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -40,8 +47,15 @@ struct Done {
     removed: Vec<Found>,
     kept: Vec<Kept>,
     images: Vec<String>,
+    chains: Chains,
     failed: Vec<String>,
     not_looked_at: Vec<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Chains {
+    removed: u64,
+    bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -75,6 +89,10 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
             }
             Err(error) => done.not_looked_at.push(format!("docker: failed to {}", error.what)),
         }
+    }
+    if args.chains {
+        let Room { chains, bytes } = cache::trim(&chains_folder(), 0);
+        done.chains = Chains { removed: chains, bytes };
     }
     if args.json {
         super::say(format_args!(
@@ -143,6 +161,10 @@ fn told(done: &Done) -> String {
         lines.push(format!("removed {} {} of run {}", thing.kind, thing.id, thing.run.as_deref().unwrap_or("?")));
     }
     lines.extend(done.images.iter().map(|tag| format!("removed image {tag}")));
+    if done.chains.removed > 0 {
+        let chains = words::counted(done.chains.removed, "built chain");
+        lines.push(format!("removed {chains}, {}", words::bytes(done.chains.bytes)));
+    }
     lines.extend(alive(&done.kept));
     for Kept { thing, why } in done.kept.iter().filter(|kept| kept.why != self::why(Action::KeepLive)) {
         let foreign = if thing.foreign.is_empty() { String::new() } else { format!(" ({})", thing.foreign.join(", ")) };
@@ -151,7 +173,7 @@ fn told(done: &Done) -> String {
     }
     lines.extend(done.failed.iter().map(|why| format!("failed to {why}")));
     lines.extend(done.not_looked_at.iter().map(|what| format!("not looked at: {what}")));
-    if done.removed.is_empty() && done.images.is_empty() && done.failed.is_empty() {
+    if done.removed.is_empty() && done.images.is_empty() && done.chains.removed == 0 && done.failed.is_empty() {
         lines.push("nothing to remove".to_owned());
     }
     lines.join("\n") + "\n"

@@ -14,6 +14,7 @@ mod live;
 mod node;
 mod observe;
 mod program;
+mod room;
 mod run;
 mod runs;
 mod serve;

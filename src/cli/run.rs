@@ -15,7 +15,7 @@ use super::engines::{self, EngineArgs};
 use super::live::LiveDisplay;
 use super::runs::ResultsArg;
 use super::topology::{Planned, TopologyArgs};
-use super::{CliError, Code, judge, say, show};
+use super::{CliError, Code, judge, room, say, show};
 use crate::chain;
 use crate::dashboard::{Dashboard, DashboardError, Options};
 use crate::engine::{Build, Capabilities, Engine};
@@ -63,6 +63,7 @@ pub(crate) async fn run(args: Args) -> Result<Code, CliError> {
     for note in &planned.loaded.notes {
         super::tell(format_args!("note: {note}"));
     }
+    room::tell(&args.results.results);
     let stop = CancellationToken::new();
     // Aborted with the set, at the latest when this function returns.
     let mut beside = JoinSet::new();
@@ -106,7 +107,7 @@ async fn experiment(
         engine,
         folder: Arc::clone(&folder),
         facts,
-        cache: cache_folder().join("fixtures"),
+        cache: chains_folder(),
         time_limit: args.topology.time_limit,
         keep: args.keep,
     };
@@ -240,13 +241,13 @@ fn again(args: &Args, seed: u64) -> String {
     words.join(" ")
 }
 
-/// Where things are kept between runs.
-pub(crate) fn cache_folder() -> PathBuf {
+/// Where built chains are kept between runs.
+pub(crate) fn chains_folder() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     named("XDG_CACHE_HOME")
         .or_else(|| named("HOME").map(|home| home.join(".cache")))
         .unwrap_or_else(std::env::temp_dir)
-        .join("midflush")
+        .join("midflush/fixtures")
 }
 
 /// The signals with which users and systems ask a program to stop: Ctrl-C, SIGTERM, and SIGHUP of a terminal that went away.

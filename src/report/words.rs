@@ -111,6 +111,22 @@ pub fn duration(us: u64) -> String {
     }
 }
 
+/// `410 bytes`, `3.2 KiB`, `51 MiB`, `1.9 GiB`.
+pub fn bytes(count: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+    let mut value = count as f64 / 1024.0;
+    if value < 1.0 {
+        return counted(count, "byte");
+    }
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < units.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    let digits = usize::from(value < 9.95);
+    format!("{value:.digits$} {}", units[unit])
+}
+
 /// Quotes a word for a shell where it needs it.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
@@ -155,6 +171,18 @@ mod tests {
         let words: Vec<_> =
             [7, 3_210, 9_960, 510_000, 999_999, 1_900_000, 75_000_000].into_iter().map(duration).collect();
         assert_eq!(words, ["7 us", "3.2 ms", "10 ms", "510 ms", "1.0 s", "1.9 s", "75 s"]);
+    }
+
+    #[test]
+    fn bytes_have_three_digits_at_most() {
+        let words: Vec<_> = [1, 1_023, 1_024, 3 << 20, 1_023 << 20, 2 << 30].into_iter().map(bytes).collect();
+        assert_eq!(words, ["1 byte", "1023 bytes", "1.0 KiB", "3.0 MiB", "1.0 GiB", "2.0 GiB"]);
+    }
+
+    #[test]
+    fn words_reach_a_shell_as_they_are() {
+        let words: Vec<_> = ["a/b.yaml", "", "it's", "$x y"].into_iter().map(quoted).collect();
+        assert_eq!(words, ["a/b.yaml", "''", r"'it'\''s'", "'$x y'"]);
     }
 
     #[test]

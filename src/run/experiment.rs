@@ -201,8 +201,8 @@ impl Phases {
         self.witness
             .tell_run(Event::Setup(Box::new(setup(&self.experiment.plan, self.experiment.chain.as_ref()))))
             .await;
-        let fixture = match self.experiment.chain.fixture(&self.experiment.plan) {
-            Ok(None) => None,
+        let (fixture, _used) = match self.experiment.chain.fixture(&self.experiment.plan) {
+            Ok(None) => (None, None),
             Ok(Some(wanted)) => {
                 if !fixture::is_there(&self.experiment.cache, &wanted) {
                     let blocks = self.experiment.plan.built_blocks;
@@ -210,8 +210,8 @@ impl Phases {
                         format!("making the chain of {blocks} blocks to start from, which is kept for later runs");
                     self.witness.tell_run(Event::Notice { what }).await;
                 }
-                let data = fixture::ready(&self.experiment.cache, &wanted, &cancel).await?;
-                Some((data.join("data"), wanted.into))
+                let (data, used) = fixture::ready(&self.experiment.cache, &wanted, &cancel).await?;
+                (Some((data.join("data"), wanted.into)), Some(used))
             }
             Err(source) => return Err(RunError::Chain { node: "every validator".to_owned(), source }),
         };

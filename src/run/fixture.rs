@@ -5,60 +5,51 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use super::RunError;
+use super::cache::{self as kept, BUILD_MAX, InUse};
 use crate::chain::Fixture;
-
-/// Longest time that building a chain may take.
-const BUILD_MAX: Duration = Duration::from_secs(300);
 
 /// Whether a fixture was built before.
 pub(super) fn is_there(cache: &Path, fixture: &Fixture) -> bool {
     cache.join(&fixture.key).join("data").is_dir()
 }
 
-/// Returns a folder with the fixture's `data/`, building it when the cache has none.
+/// Returns a folder with the fixture's `data/`, building it when the cache has none. It stays as long as the second part lives.
 ///
 /// Two runs that need the same chain at once build it once: the second waits for the first one's lock.
-pub(crate) async fn ready(cache: &Path, fixture: &Fixture, cancel: &CancellationToken) -> Result<PathBuf, RunError> {
+pub(crate) async fn ready(
+    cache: &Path,
+    fixture: &Fixture,
+    cancel: &CancellationToken,
+) -> Result<(PathBuf, InUse), RunError> {
     let done = cache.join(&fixture.key);
-    let fail = |reason: String| RunError::Fixture { folder: done.clone(), reason };
-    fs::create_dir_all(cache).map_err(|e| fail(e.to_string()))?;
-    let _lock = lock(cache, &fixture.key, cancel).await?;
-    if done.join("data").is_dir() {
-        return Ok(done);
+    loop {
+        let used = kept::used(cache, &fixture.key, cancel).await?;
+        if done.join("data").is_dir() {
+            return Ok((done, used));
+        }
+        drop(used);
+        let _lock = kept::make(cache, &fixture.key, cancel).await?;
+        if !done.join("data").is_dir() {
+            make(cache, &done, fixture, cancel).await?;
+            kept::trim(cache, kept::BYTES_MAX);
+        }
     }
+}
+
+async fn make(cache: &Path, done: &Path, fixture: &Fixture, cancel: &CancellationToken) -> Result<(), RunError> {
+    let fail = |reason: String| RunError::Fixture { folder: done.to_owned(), reason };
     let work = tempfile::Builder::new().prefix("building-").tempdir_in(cache).map_err(|e| fail(e.to_string()))?;
     write_files(work.path(), fixture).map_err(|e| fail(e.to_string()))?;
     build(work.path(), fixture, cancel).await?;
     if !work.path().join("data").is_dir() {
         return Err(fail("the command made no `data` folder".to_owned()));
     }
-    fs::rename(work.keep(), &done).map_err(|e| fail(e.to_string()))?;
-    Ok(done)
-}
-
-pub(super) async fn lock(cache: &Path, key: &str, cancel: &CancellationToken) -> Result<fs::File, RunError> {
-    let path = cache.join(format!("{key}.lock"));
-    let fail = |reason: String| RunError::Fixture { folder: path.clone(), reason };
-    let file = fs::File::create(&path).map_err(|e| fail(e.to_string()))?;
-    let wait = async {
-        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::select! {
-        () = cancel.cancelled() => Err(RunError::Interrupted),
-        locked = tokio::time::timeout(BUILD_MAX, wait) => match locked {
-            Ok(()) => Ok(file),
-            Err(_) => Err(fail("another run has been building the same chain for too long".to_owned())),
-        },
-    }
+    fs::rename(work.keep(), done).map_err(|e| fail(e.to_string()))
 }
 
 fn write_files(folder: &Path, fixture: &Fixture) -> std::io::Result<()> {

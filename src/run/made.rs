@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::experiment::Experiment;
 use super::testnet::{ThroughEngine, archive_files};
-use super::{RunError, fixture};
+use super::{RunError, cache};
 use crate::agent_client::Client;
 use crate::agent_client::protocol::StartRequest;
 use crate::chain::{Made, SetUp, Step};
@@ -43,14 +43,14 @@ pub(super) async fn made(
     let key = format!("{}-{}", wanted.key, digest.get(..12).unwrap_or(digest));
     let done = experiment.cache.join(&key);
     let fail = |e: std::io::Error| RunError::Fixture { folder: done.clone(), reason: e.to_string() };
-    fs::create_dir_all(&experiment.cache).map_err(fail)?;
-    let _lock = fixture::lock(&experiment.cache, &key, cancel).await?;
+    let _lock = cache::make(&experiment.cache, &key, cancel).await?;
     if done.is_dir() {
         return wanted.keep.iter().map(|path| Ok((path.clone(), fs::read(done.join(path)).map_err(fail)?))).collect();
     }
     tracing::info!("running the node's own command line to set up the chain (kept for later runs)");
     let made = in_a_run_of_its_own(experiment, wanted, cancel).await?;
     keep(&experiment.cache, &done, &made).map_err(fail)?;
+    cache::trim(&experiment.cache, cache::BYTES_MAX);
     Ok(made)
 }
 

@@ -7,6 +7,7 @@
 //! Concrete engines and chains come in as trait objects: this module names none.
 
 mod beside;
+pub(crate) mod cache;
 mod collect;
 mod dispatcher;
 mod error;

@@ -114,6 +114,35 @@ fn results_that_do_not_fit_leave_nothing_behind() {
     assert!(folders(small.path()).is_empty(), "{:?}", folders(small.path()));
 }
 
+#[test]
+fn little_room_is_said_before_a_run_with_what_clean_gives_back() {
+    let Some(small) = Small::new("64m") else { return };
+    let cache = small.path().join("cache");
+    let chain = cache.join("midflush/fixtures/reference-0/data");
+    fs::create_dir_all(&chain).expect("a folder");
+    fs::write(chain.join("blocks"), vec![7; 3 << 20]).expect("a chain");
+    let results = small.path().join("results");
+    let topology = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies/four.yaml");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_midflush"));
+    run.arg("run").arg(topology).args(["--engine", "process", "--time-limit", "1ms", "--results"]).arg(&results);
+    run.env("TMPDIR", small.path()).env("XDG_CACHE_HOME", &cache);
+    let output = run.output().expect("midflush runs");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let notes: Vec<&str> = stderr.lines().filter(|line| line.contains(" free for ")).collect();
+    assert_eq!(notes.len(), 1, "{stderr}");
+    assert!(notes[0].contains("MiB free for results in ") && notes[0].contains("gives back 3.0 MiB"), "{stderr}");
+    let clean = |said: &str| {
+        let mut clean = Command::new(env!("CARGO_BIN_EXE_midflush"));
+        clean.args(["clean", "--chains", "--engine", "process"]).env("TMPDIR", small.path());
+        let output = clean.env("XDG_CACHE_HOME", &cache).output().expect("midflush runs");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && stdout.contains(said), "{stdout}");
+    };
+    clean("removed 1 built chain, 3.0 MiB");
+    assert!(!chain.exists());
+    clean("nothing to remove");
+}
+
 fn folders(results: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(results).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.filter(|path| path.is_dir()).collect()
