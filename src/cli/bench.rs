@@ -1,5 +1,6 @@
 //! `midflush bench`: measures block sync of a bench's arms in interleaved rounds.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -126,7 +127,10 @@ async fn measure(
     let chain = Arc::from(chains::found(&designed.cells[0].plan)?);
     let now = jiff::Timestamp::now();
     let id = format!("{}-{}-{:x}", now.strftime("%Y%m%d-%H%M%S"), loaded.bench.name, std::process::id());
-    let folder = store::create(&args.results.results, &id, &loaded.resolved).map_err(failed)?;
+    let folder = store::create(&args.results.results, &id, &loaded.resolved).map_err(|error| {
+        let full = matches!(&error, BenchError::Machine { source, .. } if source.kind() == ErrorKind::StorageFull);
+        args.results.refused(error, full)
+    })?;
     let facts = Facts {
         seed: args.seed,
         started: now.to_string(),

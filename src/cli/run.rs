@@ -22,7 +22,7 @@ use crate::engine::{Build, Capabilities, Engine};
 use crate::judge::Judgement;
 use crate::report::RunReport;
 use crate::report::words::quoted;
-use crate::results::{Document, Release, RunFolder};
+use crate::results::{Document, Release, ResultsErrorKind, RunFolder};
 use crate::run::{self, Experiment, Facts, RunError};
 use crate::timeline::{Event, Reader, Record};
 
@@ -92,7 +92,10 @@ async fn experiment(
 ) -> Result<Code, CliError> {
     let facts = facts(args, &planned)?;
     let run = facts.run.clone();
-    let folder = RunFolder::create(&args.results.results, &run).map_err(CliError::tool)?;
+    let folder = RunFolder::create(&args.results.results, &run).map_err(|error| {
+        let disk_full = matches!(error.kind, ResultsErrorKind::DiskFull);
+        args.results.refused(error, disk_full)
+    })?;
     let kept =
         folder.write_topology(&planned.loaded.resolved).and_then(|()| folder.write(Document::Plan, &planned.plan));
     if let Err(error) = kept {

@@ -16,6 +16,17 @@ pub(crate) struct ResultsArg {
 }
 
 impl ResultsArg {
+    /// A folder that cannot be made there is wrong input, and nothing was created; a full disk is the machine's.
+    pub(crate) fn refused(&self, error: impl std::fmt::Display, disk_full: bool) -> CliError {
+        if disk_full {
+            return CliError::tool(error);
+        }
+        CliError::input(format!(
+            "failed to {error}; name another folder than `{}` with `--results`",
+            self.results.display()
+        ))
+    }
+
     /// How it is given again, where it is not the folder that is taken without it.
     pub(crate) fn again(&self) -> Option<String> {
         let other = self.results.as_os_str() != DEFAULT_RESULTS;

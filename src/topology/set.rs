@@ -58,7 +58,10 @@ pub(super) fn put(tree: &mut Tree, path: &Path, value: Tree) -> Result<(), Strin
 fn element<'t>(place: &'t mut Tree, at: &Path, index: usize) -> Result<&'t mut Tree, String> {
     let found = place.describe();
     let Tree::List(list) = place else {
-        return Err(format!("`{at}` is {found}, not a list"));
+        return Err(match place {
+            Tree::Null => format!("there is no list `{at}` to change an entry of"),
+            _ => format!("`{at}` is {found}, not a list"),
+        });
     };
     let count = list.len();
     list.get_mut(index).ok_or_else(|| match count {
@@ -127,6 +130,7 @@ mod tests {
             ("lod.rate=1/s", "no `lod` in the topology: did you mean `load`?"),
             ("faults[3].name=x", "`faults` has `[0]` to `[0]`"),
             ("load[0]=x", "`load` is a map, not a list"),
+            ("builds[0].binary=x", "there is no list `builds` to change an entry of"),
             ("load.rate.x=1", "`load.rate` is the text `1/s`: there is no `x` in it"),
             ("load.rate=[", "the value is no YAML"),
             ("load..rate=1", "`load..rate` is no path: a key is empty"),

@@ -176,3 +176,19 @@ fn a_run_is_run_again_and_looked_at_as_the_report_says() {
     let (_, stdout, _) = ended(shell.args(["-c", &words]).current_dir(folder.path()));
     assert!(stdout.lines().last().is_some_and(|word| word.ends_with("it's $HOME")), "{look}: {stdout}");
 }
+
+#[test]
+fn a_folder_of_results_that_cannot_be_made_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("file"), "").expect("written");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let before = entries(folder.path());
+    for (command, file) in [("run", "topologies/four.yaml"), ("bench", "topologies/bench/itself.yaml")] {
+        let file = root.join(file);
+        let arguments = [command, &file.to_string_lossy(), "--engine", "process", "--results", "file/below"];
+        let (code, stdout, stderr) = ended(&mut midflush(&arguments, folder.path()));
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+        assert!(stderr.contains("name another folder than `file/below` with `--results`"), "{stderr}");
+        assert_eq!(entries(folder.path()), before, "nothing is created");
+    }
+}
