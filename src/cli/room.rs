@@ -44,7 +44,8 @@ impl Disk {
     fn of(path: &Path) -> Option<Self> {
         let path = std::path::absolute(path).ok()?;
         let there = path.ancestors().find(|folder| folder.exists())?;
-        let room = rustix::fs::statvfs(there).ok()?;
+        // What is no disk, such as `/proc`, has no room at all.
+        let room = rustix::fs::statvfs(there).ok().filter(|room| room.f_blocks > 0)?;
         Some(Self { device: there.metadata().ok()?.dev(), free: room.f_bavail.saturating_mul(room.f_frsize) })
     }
 }

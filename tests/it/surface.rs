@@ -189,6 +189,9 @@ fn a_folder_of_results_that_cannot_be_made_is_refused() {
         let (code, stdout, stderr) = ended(&mut midflush(&arguments, folder.path()));
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
         assert!(stderr.contains("name another folder than `file/below` with `--results`"), "{stderr}");
+        let arguments = [command, &file.to_string_lossy(), "--engine", "process", "--results", "/proc/below"];
+        let (code, _, stderr) = ended(&mut midflush(&arguments, folder.path()));
+        assert!(code == Some(2) && !stderr.contains("0 bytes free"), "{stderr}");
         assert_eq!(entries(folder.path()), before, "nothing is created");
     }
 }
