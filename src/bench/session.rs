@@ -15,7 +15,7 @@ use super::fixture::{self, Data, Known};
 use super::link::Links;
 use super::machine::Cores;
 use crate::agent_client::protocol::{CloneRequest, PinRequest, Signal, SignalRequest, StartRequest};
-use crate::agent_client::{Client, ClientErrorKind};
+use crate::agent_client::{Client, ClientError, ClientErrorKind};
 use crate::chain::{Chain, Made, NodeFiles};
 use crate::engine::{Binding, Build, Engine, Launch, LaunchNode, NodeBinding, Prepared};
 use crate::plan::{NodePlan, Plan};
@@ -340,21 +340,28 @@ impl Running {
 
     /// Kills it and waits until it is gone.
     pub(super) async fn end(&self) -> Result<(), BenchError> {
-        // One that ended by itself has no process to signal.
-        let _gone_already = self.client.signal(&SignalRequest { signal: Signal::Kill, fault: None }).await;
         let deadline = Instant::now() + GONE;
+        let mut killed = self.kill().await;
         while self.runs().await {
             if Instant::now() >= deadline {
                 // No node outlives SIGKILL: what failed is of this machine or ours.
-                let seen = match self.client.usage().await {
-                    Ok(_) => "its agent still sees it".to_owned(),
-                    Err(error) => format!("its agent does not tell: {error}"),
+                let seen = match (killed, self.client.usage().await) {
+                    (Err(error), _) => format!("its agent did not send the signal: {error}"),
+                    (Ok(()), Ok(_)) => "its agent still sees it".to_owned(),
+                    (Ok(()), Err(error)) => format!("its agent does not tell: {error}"),
                 };
                 return Err(BenchError::Machine { what: "end a killed node", source: std::io::Error::other(seen) });
             }
             sleep(POLL).await;
+            if killed.is_err() {
+                killed = self.kill().await;
+            }
         }
         Ok(())
+    }
+
+    async fn kill(&self) -> Result<(), ClientError> {
+        self.client.signal(&SignalRequest { signal: Signal::Kill, fault: None }).await
     }
 }
 
