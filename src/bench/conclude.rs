@@ -6,6 +6,8 @@ use crate::topology::bench::{Gate, GateOf};
 
 /// From one value of an axis to the next, a change below this is no gain.
 const GAIN_MIN: f64 = 1.05;
+/// A node's own count of its blocks may differ by so much from what was looked at: its two ends are a little later.
+const OWN_OFF: f64 = 0.05;
 
 /// Fills in all that follows from the rounds.
 pub fn conclude(result: &mut BenchResult, require: &[Gate]) {
@@ -20,6 +22,21 @@ pub fn conclude(result: &mut BenchResult, require: &[Gate]) {
     result.ratios = ratios(&result.cells, result.floor);
     result.gates = require.iter().map(|gate| judge(gate, result)).collect();
     result.knees = knees(&result.cells);
+    result.notes.extend(result.cells.iter().filter_map(own_count_differs));
+}
+
+/// The cross-check: a node that counts its blocks itself must have been as fast by that count as by the heights it reported.
+fn own_count_differs(cell: &CellResult) -> Option<String> {
+    let counted = cell.rounds.iter().filter(|round| round.voided.is_none());
+    let pairs: Vec<(f64, f64)> =
+        counted.filter_map(|round| Some((round.own_blocks_per_s?, round.rate.blocks_per_s()))).collect();
+    let (own, looked) = pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+    let n = pairs.len() as f64;
+    let off = !pairs.is_empty() && (own / looked - 1.0).abs() > OWN_OFF;
+    off.then(|| {
+        let (label, own, looked) = (cell.label(), own / n, looked / n);
+        format!("{label}: by the node's own count it made {own:.1} blocks/s, by its heights {looked:.1}: one is wrong")
+    })
 }
 
 /// The ratio of two cells over the rounds in which both count.

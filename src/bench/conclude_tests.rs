@@ -94,3 +94,18 @@ fn values_of_an_axis_are_compared_with_the_first_and_the_knee_is_found() {
     let of = concluded(vec![peers("1", 97.0, 0), peers("2", 97.2, 1), peers("4", 96.9, 2)], &[]);
     assert_eq!(of.knees, ["base: peers changes nothing from 1 to 4"]);
 }
+
+#[test]
+fn a_node_whose_own_count_differs_from_its_heights_is_told_of() {
+    let mut odd = cell("odd", &[], &rates(100.0, 1));
+    for round in &mut odd.rounds {
+        round.own_blocks_per_s = round.own_blocks_per_s.map(|rate| rate * 1.2);
+    }
+    odd.rounds[0].voided = Some("load".to_owned());
+    let of = concluded(vec![cell("even", &[], &rates(100.0, 0)), odd], &[]);
+    assert_eq!(of.notes.len(), 1, "{:?}", of.notes);
+    assert!(of.notes[0].starts_with("odd: by the node's own count it made 12"), "{}", of.notes[0]);
+    let mut silent = cell("silent", &[], &rates(100.0, 1));
+    silent.rounds.iter_mut().for_each(|round| round.own_blocks_per_s = None);
+    assert!(concluded(vec![silent], &[]).notes.is_empty());
+}

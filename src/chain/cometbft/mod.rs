@@ -113,23 +113,7 @@ impl Chain for Cometbft {
     }
 
     fn stages(&self, text: &str) -> Stages {
-        let mut stages = Stages::default();
-        for sample in metrics::samples(text) {
-            match sample.name {
-                "cometbft_blocksync_latest_block_height" => stages.blocks = sample.whole(),
-                // Milliseconds, of the application's part of a block.
-                "cometbft_state_block_processing_time_sum" => {
-                    stages.seconds.insert("finalize_block".to_owned(), sample.value / 1e3);
-                }
-                "cometbft_abci_connection_method_timing_seconds_sum" => {
-                    if let Some(method) = sample.label("method") {
-                        *stages.seconds.entry(format!("abci_{method}")).or_default() += sample.value;
-                    }
-                }
-                _ => {}
-            }
-        }
-        stages
+        metrics::comet_stages(text)
     }
 
     fn rpc(&self) -> &dyn Rpc {

@@ -8,7 +8,7 @@ mod set_up;
 mod stores;
 
 use super::cometbft::SIGN_STATE;
-use super::{Chain, ChainError, CometShapes, Made, NodeFiles, Rpc, SetUp, bound, program};
+use super::{Chain, ChainError, CometShapes, Made, NodeFiles, Rpc, SetUp, Stages, bound, metrics, program};
 use crate::engine::{Binding, Build};
 use crate::plan::{ChainPlan, CosmosSdkPlan, NodePlan, Plan};
 use crate::timeline::Layout;
@@ -48,6 +48,10 @@ impl Chain for CosmosSdk {
         let mut env = place.env.clone();
         env.insert("HOME".to_owned(), home);
         Ok(NodeFiles { files: files::files(plan, binding, made, node)?, command, env })
+    }
+
+    fn stages(&self, text: &str) -> Stages {
+        metrics::comet_stages(text)
     }
 
     fn rpc(&self) -> &dyn Rpc {

@@ -17,7 +17,9 @@ use rand_chacha::ChaCha20Rng;
 use serde_json::json;
 
 use self::quorum::Quorum;
-use super::{Chain, ChainError, FileContents, Made, NodeFiles, Rpc, application, bound, ed25519, peers, program};
+use super::{
+    Chain, ChainError, FileContents, Made, NodeFiles, Rpc, Stages, application, bound, ed25519, metrics, peers, program,
+};
 use crate::engine::{Binding, Build};
 use crate::plan::{BESIDE, ChainPlan, NodePlan, Plan, TenderdashPlan};
 use crate::timeline::{Layout, Role};
@@ -88,6 +90,10 @@ impl Chain for Tenderdash {
         let mut env = place.env.clone();
         env.insert("HOME".to_owned(), home);
         Ok(NodeFiles { files, command, env })
+    }
+
+    fn stages(&self, text: &str) -> Stages {
+        metrics::comet_stages(text)
     }
 
     fn rpc(&self) -> &dyn Rpc {
