@@ -11,7 +11,7 @@ use super::BenchError;
 use crate::plan::{self, BuildPlan, NodePlan, Plan};
 use crate::timeline::{Expect, Latency, Role, Tier};
 use crate::topology::bench::{Arm, Bench, FixtureSpec, Settings, Window};
-use crate::topology::{Group, Peers, Start, Topology};
+use crate::topology::{Group, Load, Peers, Start, Topology};
 
 /// The syncing node's name in every plan.
 pub const SYNC: &str = "sync";
@@ -160,7 +160,7 @@ fn cell_plan(
             (PEER.to_owned(), serving),
             (SYNC.to_owned(), syncing),
         ]),
-        load: None,
+        load: load(&settings.fixture),
         faults: Vec::new(),
         expect: Expect::default(),
     };
@@ -175,6 +175,15 @@ fn cell_plan(
         }
     }
     Ok(plan)
+}
+
+/// What fills a chain that validators make: a genesis has accounts for it. Blocks and not seconds set its pace.
+fn load(spec: &FixtureSpec) -> Option<Load> {
+    (spec.transactions_per_block > 0).then(|| Load {
+        rate: spec.transactions_per_block as f64,
+        size: spec.transaction_size,
+        kinds: IndexMap::from([(spec.kind.to_owned(), 1)]),
+    })
 }
 
 /// The serving peers of a plan, in order.

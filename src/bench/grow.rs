@@ -32,9 +32,11 @@ const END_MAX: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(10);
 /// What a node keeps for itself and no other one needs: its consensus log and what it signed last.
 const OWN: [&str; 2] = ["cs.wal", "priv_validator_state.json"];
+/// What a chain's folder is called in the cache, whatever the family calls it.
+const DATA: &str = "data";
 const OUTPUT_MAX: u64 = 1 << 20;
 
-/// The folder with the chain's `data/`, grown when the cache has none.
+/// The folder with the chain's data, grown when the cache has none.
 pub(super) async fn grown(
     ground: &Ground<'_>,
     fixture: &FixturePlan,
@@ -46,7 +48,7 @@ pub(super) async fn grown(
     let prepared = ground.engine.prepare(&builds).await.map_err(failed("make the builds ready"))?;
     let key = key(fixture, prepared.values());
     let (done, used) = (ground.cache.join(&key), cache::used(ground.cache, &key, cancel).await?);
-    if done.join("data").is_dir() {
+    if done.join(DATA).is_dir() {
         return Ok((done, used));
     }
     let run = format!("{}-grow", ground.run);
@@ -59,7 +61,8 @@ pub(super) async fn grown(
     let removed = ground.engine.remove(&run).await;
     let archive = data?;
     removed.map_err(failed("remove the validators"))?;
-    keep(&archive, ground.cache, &done).map_err(|source| BenchError::Machine { what: "keep the chain", source })?;
+    keep(&archive, ground.chain.folders()[0], ground.cache, &done)
+        .map_err(|source| BenchError::Machine { what: "keep the chain", source })?;
     cache::trim(ground.cache, cache::BYTES_MAX);
     Ok((done, used))
 }
@@ -143,7 +146,7 @@ async fn make(
     end(&clients).await;
     let first = clients.first().ok_or_else(|| BenchError::Input("a chain needs a validator".to_owned()))?;
     let agent = |source| BenchError::Agent { node: "the first validator".to_owned(), doing: "take the chain", source };
-    first.export(&["data".to_owned()]).await.map_err(agent)
+    first.export(&[ground.chain.folders()[0].to_owned()]).await.map_err(agent)
 }
 
 /// Offers the transactions of one block whenever a new one is there, until the chain is high enough.
@@ -164,7 +167,7 @@ async fn load(ground: &Ground<'_>, plan: &Plan, fixture: &FixturePlan, clients: 
         }
         (height, moved) = (seen, Instant::now());
         for _ in 0..spec.transactions_per_block {
-            let transaction = ground.chain.transaction(plan, &Made::new(), "set", sent, spec.transaction_size)?;
+            let transaction = ground.chain.transaction(plan, &Made::new(), spec.kind, sent, spec.transaction_size)?;
             let target = &clients[usize::try_from(sent).unwrap_or(0) % clients.len()];
             // One that is refused is one fewer: the blocks hold about as many as asked.
             let _taken = target.rpc(&rpc.submit_request(&transaction)).await;
@@ -188,12 +191,15 @@ async fn end(clients: &[Client]) {
 }
 
 /// Unpacks beside the cache's place and renames, so that a half-made chain is never taken for a whole.
-fn keep(archive: &[u8], cache: &Path, done: &Path) -> std::io::Result<()> {
+fn keep(archive: &[u8], folder: &str, cache: &Path, done: &Path) -> std::io::Result<()> {
     fs::create_dir_all(cache)?;
     let work = tempfile::Builder::new().prefix("growing-").tempdir_in(cache)?;
     tar::Archive::new(archive).unpack(work.path())?;
+    if folder != DATA {
+        fs::rename(work.path().join(folder), work.path().join(DATA))?;
+    }
     for own in OWN {
-        let path = work.path().join("data").join(own);
+        let path = work.path().join(DATA).join(own);
         if path.is_dir() {
             fs::remove_dir_all(&path)?;
         } else if path.exists() {

@@ -14,7 +14,7 @@ use super::design::{Cell, Design, SYNC, peers};
 use super::fixture::{self, Data, Known};
 use super::link::Links;
 use super::machine::Cores;
-use crate::agent_client::protocol::{CloneRequest, PinRequest, Signal, SignalRequest, StartRequest};
+use crate::agent_client::protocol::{CloneRequest, PinRequest, RestoreRequest, Signal, SignalRequest, StartRequest};
 use crate::agent_client::{Client, ClientError, ClientErrorKind};
 use crate::chain::{Chain, Made, NodeFiles};
 use crate::engine::{Binding, Build, Engine, Launch, LaunchNode, NodeBinding, Prepared};
@@ -180,12 +180,13 @@ impl Session {
     /// Puts the chain into a peer's home: by a clone where the agent sees this machine's folders, else as an archive.
     async fn put_chain(&self, name: &str, data: &Data) -> Result<(), BenchError> {
         let client = self.client(name)?;
+        let into = self.chain.folders()[0];
         let failed = |source| BenchError::Agent { node: name.to_owned(), doing: "put the chain", source };
-        let clone = CloneRequest { from: data.folder.to_string_lossy().into_owned(), to: "data".to_owned() };
+        let clone = CloneRequest { from: data.folder.to_string_lossy().into_owned(), to: into.to_owned() };
         if Client::clone_from(&client, &clone).await.is_ok() {
             return Ok(());
         }
-        client.put_files(archive_folder(&data.folder, "data").await?).await.map_err(failed)
+        client.put_files(archive_folder(&data.folder, into).await?).await.map_err(failed)
     }
 
     async fn put_files(
@@ -283,8 +284,10 @@ impl Session {
         let failed = |source| BenchError::Agent { node: name.clone(), doing: "empty the node's home", source };
         let empty = empty_folder().map_err(|source| BenchError::Machine { what: "pack a folder", source })?;
         client.put_files(empty).await.map_err(failed)?;
-        let restore = crate::agent_client::protocol::RestoreRequest { from: EMPTY.to_owned(), to: "data".to_owned() };
-        client.restore(&restore).await.map_err(failed)?;
+        for folder in self.chain.folders() {
+            let restore = RestoreRequest { from: EMPTY.to_owned(), to: (*folder).to_owned() };
+            client.restore(&restore).await.map_err(failed)?;
+        }
         let mut binding = self.bound(&cell.plan, cell.fixture, Some(&name));
         let links = self.link(cell, &mut binding).await?;
         let files = self.put_files(&name, &cell.plan, &binding, cell.node()).await?;

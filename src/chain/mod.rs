@@ -204,6 +204,11 @@ pub trait Chain: Send + Sync {
         Stages::default()
     }
 
+    /// Folders below home that hold a node's chain. Another node serves the chain when it has the first of them alone.
+    fn folders(&self) -> &'static [&'static str] {
+        &["data"]
+    }
+
     /// The RPC shapes.
     fn rpc(&self) -> &dyn Rpc;
 

@@ -103,6 +103,8 @@ pub struct FixtureSpec {
     pub transactions_per_block: u64,
     /// Bytes of each transaction.
     pub transaction_size: usize,
+    /// Their kind: the usual one of the family.
+    pub kind: &'static str,
     /// Validators that sign it, with equal power.
     pub validators: usize,
     /// A data folder of this chain that is there already.

@@ -102,7 +102,7 @@ fn a_tiny_bench_runs_from_end_to_end() {
 
 #[test]
 fn bad_benches_are_refused_with_their_places_and_nothing_is_created() {
-    let cases: [(&str, &str, &str, &[&str]); 8] = [
+    let cases: [(&str, &str, &str, &[&str]); 9] = [
         ("to: 30", "to: 59", "bench.yaml:7:26", &["too few blocks for the window", "raise `fixture.heights`"]),
         ("rounds: 2", "rounds: 0", "bench.yaml:8:11", &["`bench.rounds` must be between 1 and 1000"]),
         ("single-flush", "no-sync", "bench.yaml:12:22", &["needs consent"]),
@@ -110,6 +110,7 @@ fn bad_benches_are_refused_with_their_places_and_nothing_is_created() {
         ("rounds: 2", "rounds: 2\n  axes: { fixtures.heights: [1] }", "bench.yaml:9:", &["did you mean `fixture`?"]),
         ("rounds: 2", "rounds: 2\n  require: { ratio: six/five, at_least: 1 }", "bench.yaml:9:", &["`six` is no arm"]),
         ("rounds: 2", "rounds: 2\n  until: { half_width: 2 }", "bench.yaml:9:24", &["no share"]),
+        ("reference: {}", "cosmos-sdk: { binary: simd, denom: stake }", "bench.yaml:4:", &["sets up has no bench"]),
         ("heights: 60", "hieght: 60", "bench.yaml:5:", &["did you mean `heights`?"]),
     ];
     for (old, new, place, words) in cases {

@@ -140,6 +140,10 @@ impl Chain for Gnoland {
         Ok(NodeFiles { files, command, env: self.env(plan, node, place)? })
     }
 
+    fn folders(&self) -> &'static [&'static str] {
+        &["db", "wal"]
+    }
+
     fn rpc(&self) -> &dyn Rpc {
         &Tm2Shapes
     }

@@ -6,6 +6,7 @@ use super::nodes::{consent, disk, only_reference, storage, watch};
 use super::{chain, name, version};
 use crate::topology::bench::{Arm, Bench, FixtureSpec, Limits, Settings, Until, Variant, Window};
 use crate::topology::diagnostic::Problem;
+use crate::topology::families;
 use crate::topology::path::Path;
 use crate::topology::reader::{At, Fields, Reader};
 use crate::topology::tree::Tree;
@@ -91,10 +92,17 @@ fn settings(reader: &mut Reader, tree: &Tree) -> Option<Settings> {
             reader.push(problem.help("write `fixture: { heights: 6000 }` in its place"));
             return None;
         }
+        if sets_itself_up(&section.family) {
+            let title = "a chain that its own command line sets up has no bench";
+            let problem = Problem::at_key("no-bench", &at.path, title).label("needs a set-up");
+            reader.push(problem.help("the other families have one: `reference`, `cometbft`, `gnoland`, `tenderdash`"));
+            return None;
+        }
         Some(section)
     });
     let family = section.as_ref().map(|section| &section.family);
-    let fixture = reader.required(&top, "fixture", "fixture: { heights: 6000 }").and_then(|at| fixture(reader, &at));
+    let fixture =
+        reader.required(&top, "fixture", "fixture: { heights: 6000 }").and_then(|at| fixture(reader, &at, family));
     let bench = top.get("bench")?;
     let bench = reader.any_map(&bench, "a map", "{ arms: { base: {} } }")?;
     let window = reader
@@ -115,7 +123,16 @@ fn settings(reader: &mut Reader, tree: &Tree) -> Option<Settings> {
     })
 }
 
-fn fixture(reader: &mut Reader, at: &At) -> Option<FixtureSpec> {
+/// Whether files of a node come from a command that runs once before the network: a bench has no such step.
+fn sets_itself_up(chain: &Chain) -> bool {
+    match chain {
+        Chain::CosmosSdk(_) => true,
+        Chain::Custom(custom) => custom.set_up.is_some(),
+        Chain::Reference(_) | Chain::Cometbft(_) | Chain::Gnoland(_) | Chain::Tenderdash(_) => false,
+    }
+}
+
+fn fixture(reader: &mut Reader, at: &At, family: Option<&Chain>) -> Option<FixtureSpec> {
     let known = ["heights", "transactions_per_block", "transaction_size", "validators", "data"];
     let fields = reader.map(at, "a map", "{ heights: 6000, transactions_per_block: 20 }", &known)?;
     let heights = reader.required(&fields, "heights", "heights: 6000").and_then(|at| reader.whole(&at, 1, 10_000_000));
@@ -130,6 +147,7 @@ fn fixture(reader: &mut Reader, at: &At) -> Option<FixtureSpec> {
         heights: heights?,
         transactions_per_block: per_block?,
         transaction_size: size?,
+        kind: families::kinds(family)[0],
         validators: usize::try_from(validators?).ok()?,
         data: data?,
     })
