@@ -148,6 +148,8 @@ pub(super) struct End {
 pub(super) struct Ends {
     /// The one that was heard of while the other still runs.
     first: Option<End>,
+    /// A fault that landed in one of the two: what the other does then by itself comes of it.
+    landed: Option<FaultId>,
     /// When the one that is left is killed.
     pub(super) kill_due: Option<Instant>,
 }
@@ -167,6 +169,11 @@ impl Ends {
         self.first.as_ref().map(|end| other(end.part))
     }
 
+    /// Notes that a fault landed in one of the two.
+    pub(super) fn landed(&mut self, fault: FaultId) {
+        self.landed = Some(fault);
+    }
+
     /// Takes the end of one in.
     pub(super) fn take(&mut self, end: End) -> Then {
         match self.first.take() {
@@ -180,7 +187,11 @@ impl Ends {
             }
             Some(first) => {
                 self.kill_due = None;
-                Then::Over(decisive(first, end))
+                let mut over = decisive(first, end);
+                if let Some(fault) = self.landed.take().filter(|_| over.cause == ExitCause::Own) {
+                    over.cause = ExitCause::Fault(fault);
+                }
+                Then::Over(over)
             }
         }
     }
@@ -247,6 +258,20 @@ mod tests {
             tail: vec!["panic: boom".to_owned()],
         };
         assert_eq!(heard(ended), Heard::Ended(end(Part::Application, 4, Exit::Code(1), ExitCause::Asked)));
+    }
+
+    #[test]
+    fn a_node_that_ends_since_a_call_of_its_application_failed_is_ended_by_the_fault() {
+        let mut ends = Ends::default();
+        let ExitCause::Fault(failed) = fault() else { panic!("a fault") };
+        ends.landed(failed);
+        ends.take(end(Part::Node, 1, Exit::Code(0), ExitCause::Own));
+        let asked = end(Part::Application, 2, Exit::Code(0), ExitCause::Asked);
+        assert_eq!(ends.take(asked.clone()), Then::Over(end(Part::Node, 1, Exit::Code(0), fault())));
+        // The next start has nothing of it.
+        ends.take(asked.clone());
+        let own = end(Part::Node, 3, Exit::Code(1), ExitCause::Own);
+        assert_eq!(ends.take(own.clone()), Then::Over(own));
     }
 
     fn fault() -> ExitCause {

@@ -397,9 +397,11 @@ impl Unit {
                     self.tell(Event::FaultReverted { fault, evidence }).await;
                 }
             }
-            NodeEvent::Landed { fault, .. } | NodeEvent::NotLanded { fault, .. } => {
+            NodeEvent::Landed { fault, .. } => {
                 self.armed.remove(&fault);
+                self.process_ends.landed(fault);
             }
+            NodeEvent::NotLanded { fault, .. } => drop(self.armed.remove(&fault)),
             NodeEvent::Handshake { heights, .. } => self.height = heights.store.unwrap_or(self.height),
             NodeEvent::Tally(tally) => self.height = self.height.max(tally.height),
             NodeEvent::Exited { start, exit, cause, .. } => self.ended(start, exit, cause).await,
